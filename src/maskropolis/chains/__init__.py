@@ -1,0 +1,1 @@
+"""Running kernels: driver, run folders, diagnostics, certificate."""

@@ -1,0 +1,65 @@
+"""The command line: collects the commands of `maskropolis.app` and turns every foreseen error into one line."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+import typer
+
+from maskropolis import __version__, app as commands
+
+application = typer.Typer(
+    name="maskropolis",
+    help="Masked language models as the probability distributions they implicitly are.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"maskropolis {__version__}")
+        raise typer.Exit()
+
+
+@application.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Score, sample, train and verify masked language models."""
+
+
+def _collect() -> None:
+    """Each module of `maskropolis.app` has a function `register(application)`; importing it must not import torch."""
+    for module in sorted(pkgutil.iter_modules(commands.__path__), key=lambda m: m.name):
+        loaded = importlib.import_module(f"{commands.__name__}.{module.name}")
+        if hasattr(loaded, "register"):
+            loaded.register(application)
+
+
+_collect()
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 done, 2 bad input (one line on standard error), 130 interrupted."""
+    from maskropolis.errors import MaskropolisError
+
+    try:
+        application()
+    except MaskropolisError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How to fill in masked positions."""

@@ -1,0 +1,1 @@
+"""What a run looks like: plots and a self-contained HTML page."""

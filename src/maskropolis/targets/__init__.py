@@ -1,0 +1,1 @@
+"""Which distribution: energies, temperature schedules, enumeration."""

@@ -1,0 +1,1 @@
+"""Training of masked language models: objectives, data, loop."""
