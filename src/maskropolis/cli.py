@@ -8,7 +8,8 @@ import sys
 
 import typer
 
-from maskropolis import __version__, app as commands
+from maskropolis import __version__
+from maskropolis import app as commands
 
 application = typer.Typer(
     name="maskropolis",

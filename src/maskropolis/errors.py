@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class MaskropolisError(Exception):
@@ -22,7 +22,12 @@ class InputError(MaskropolisError):
 
 
 class NumericalError(MaskropolisError):
-    """The model returned NaN or infinite numbers."""
+    """The model returned NaN or infinite numbers. `chains` says for which rows of the batch of chains."""
+
+    def __init__(self, message: str, chains: Sequence[int] = ()) -> None:
+        where = f" (chain {', '.join(map(str, chains[:5]))}{', …' if len(chains) > 5 else ''})" if chains else ""
+        super().__init__(message + where)
+        self.plain, self.chains = message, tuple(chains)
 
 
 class RunError(MaskropolisError):

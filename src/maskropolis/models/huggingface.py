@@ -1,0 +1,144 @@
+"""Any transformers masked LM as a `MaskedLM`: the body over whole rows, the output layer only where asked."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskropolis.models.loading import DTYPES, Options, load
+from maskropolis.models.protocol import Budget
+from maskropolis.models.split import BodyAndHead, check
+from maskropolis.models.text import TextCodec
+from maskropolis.sequences import Sequences
+
+
+class HuggingFaceMaskedLM:
+    """Wraps an `AutoModelForMaskedLM` and its tokenizer.
+
+    `output_layer` says how logits at positions are computed: "asked positions" where the architecture divides into
+    body and head, else "all positions" (the full forward pass, gathered afterwards).
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, name: str | None = None) -> None:
+        self.model = model.eval()
+        self.name = name or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
+        self.max_length = _max_length(model.config, tokenizer)
+        self.codec = TextCodec(tokenizer, self.max_length)
+        self.mask_token = self.codec.mask_token
+        self._device = next(model.parameters()).device
+        self.budget = Budget(tokens=4096 if self._device.type == "cpu" else 65536)
+        self._parts = self._split()
+        self.padding_safe = self._padding_safe()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str,
+        *,
+        tokenizer: str | None = None,
+        device: str = "auto",
+        dtype: str = "float32",
+        allow_pickle: bool = False,
+        trust_remote_code: bool = False,
+        revision: str | None = None,
+    ) -> HuggingFaceMaskedLM:
+        """Load a hub name or local folder. Raises `ModelError` in one line. Weights must be safetensors unless
+        `allow_pickle`, which then loads tensors only."""
+        options = Options(tokenizer, device, dtype, allow_pickle, trust_remote_code, revision)
+        model, found, _ = load(str(name), options)
+        return cls(model, found, name=str(name))
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def output_layer(self) -> str:
+        return "asked positions" if self._parts is not None else "all positions"
+
+    @cached_property
+    def vocabulary_size(self) -> int:
+        return int(self.model.config.vocab_size)
+
+    @cached_property
+    def allowed(self) -> Tensor:
+        return self.codec.allowed(self.vocabulary_size).to(self._device)
+
+    @torch.inference_mode()
+    def logits(self, sequences: Sequences, positions: Tensor) -> Tensor:
+        """Logits [N, K, V] float32 at `positions` [N, K]."""
+        attention = None if bool(sequences.attention.all()) else sequences.attention.long()
+        if self._parts is not None:
+            return self._parts.logits(sequences.tokens, attention, positions).float()
+        if attention is None:
+            attention = sequences.attention.long()
+        full = self.model(input_ids=sequences.tokens, attention_mask=attention).logits
+        at = positions.unsqueeze(-1).expand(-1, -1, full.shape[-1])
+        return full.gather(1, at).float()
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for key, tensor in sorted(self.model.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the weights, 64 hexadecimal digits."""
+        return self._fingerprint
+
+    def _probe(self, length: int = 7) -> Tensor:
+        """[1, T] ids of a short artificial row: some allowed tokens with a mask among them."""
+        before, after = self.codec.frame
+        some = self.allowed.nonzero()[:, 0]
+        picks = some[torch.linspace(0, len(some) - 1, length, device=some.device).long()].tolist()
+        ids = before + [*picks[: length // 2], self.mask_token, *picks[length // 2 + 1 :]] + after
+        return torch.tensor([ids], device=self._device)
+
+    def _split(self) -> BodyAndHead | None:
+        try:
+            parts = BodyAndHead(self.model)
+        except ValueError:
+            return None
+        tolerance = 1e-4 if self.model.dtype == torch.float32 else 5e-2
+        return parts if check(self.model, parts, self._probe(), tolerance) else None
+
+    def _padding_safe(self) -> bool:
+        """Whether padding leaves the logits unchanged: not so where convolutions or Fourier mixing see it."""
+        ids = self._probe()
+        row = Sequences(ids, torch.zeros_like(ids, dtype=torch.bool), torch.ones_like(ids, dtype=torch.bool))
+        padded = Sequences(*(torch.nn.functional.pad(t, (0, 6)) for t in (row.tokens, row.free, row.attention)))
+        at = torch.arange(ids.shape[1], device=self._device)[None]
+        plain = self.logits(row, at)
+        tolerance = 1e-4 if self.model.dtype == torch.float32 else 5e-2
+        difference = (plain - self.logits(padded, at)).abs().max()
+        return bool(difference <= tolerance * max(1.0, float(plain.abs().max())))
+
+    @property
+    def dtype(self) -> str:
+        return next(name for name, dtype in DTYPES.items() if dtype == self.model.dtype)
+
+
+def _max_length(config: Any, tokenizer: Any) -> int | None:
+    """Most tokens in a row: by learned positions (RoBERTa keeps the first pad + 1 for itself) and the tokenizer."""
+    limits = []
+    positions = getattr(config, "max_position_embeddings", None)
+    if isinstance(positions, int) and positions > 0:
+        offset = 0
+        if config.model_type in _POSITIONS_AFTER_PADDING:
+            offset = (config.pad_token_id or 0) + 1
+        limits.append(positions - offset)
+    if isinstance(tokenizer.model_max_length, int) and 0 < tokenizer.model_max_length < 10**9:
+        limits.append(tokenizer.model_max_length)
+    return min(limits, default=None)
+
+
+_POSITIONS_AFTER_PADDING = frozenset(
+    {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "esm", "longformer", "ibert", "data2vec-text",
+     "roberta-prelayernorm", "xmod", "luke"}
+)  # fmt: skip

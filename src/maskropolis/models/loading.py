@@ -1,0 +1,177 @@
+"""Finding and loading a transformers masked LM safely, with one clear line for everything that can go wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+
+from maskropolis.errors import ModelError, unknown_name
+from maskropolis.models.smiles import smiles_tokenizer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin")
+_SAFE = ("model.safetensors", "model.safetensors.index.json")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to load. `tokenizer`: a name or folder, or `smiles` for the SMILES splitting over the model's vocab.txt."""
+
+    tokenizer: str | None = None
+    device: str = "auto"
+    dtype: str = "float32"
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
+    revision: str | None = None
+
+
+def load(name: str, options: Options) -> tuple[Any, Any, torch.device]:
+    """(model in evaluation mode, tokenizer, device). Raises `ModelError`."""
+    if options.dtype not in DTYPES:
+        raise unknown_name("dtype", options.dtype, DTYPES)
+    device = find_device(options.device)
+    with _quiet():
+        config = _config(name, options)
+        tokenizer = _tokenizer(name, options)
+        model = _model(name, config, options)
+    return model.to(device).eval(), tokenizer, device
+
+
+def find_device(name: str) -> torch.device:
+    """The torch device called `name`; `auto` is CUDA if there is one, else the CPU. Raises `ModelError`."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        there = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        raise ModelError(f"the device '{name}' is not there; available: {', '.join(there)}") from None
+    return device
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences the library's notices and progress bars while loading; our own checks say what matters."""
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    before = transformers.logging.get_verbosity()
+    bars = transformers.logging.is_progress_bar_enabled()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        transformers.logging.set_verbosity(before)
+        if bars:
+            transformers.logging.enable_progress_bar()
+
+
+def _config(name: str, options: Options) -> Any:
+    folder = Path(name)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise ModelError(f"'{name}' is a folder without config.json; expected a saved transformers model")
+    try:
+        return AutoConfig.from_pretrained(
+            name, trust_remote_code=options.trust_remote_code, revision=options.revision
+        )
+    except Exception as error:
+        raise _translated(name, error) from None
+
+
+def _tokenizer(name: str, options: Options) -> Any:
+    if options.tokenizer == "smiles":
+        vocabulary = Path(name) / "vocab.txt"
+        if not vocabulary.is_file():
+            raise ModelError(f"--tokenizer smiles needs '{vocabulary}', one token a line; it is not there")
+        return smiles_tokenizer(vocabulary)
+    where = options.tokenizer or name
+    if options.tokenizer is None and Path(name).is_dir() and not _has_tokenizer(Path(name)):
+        raise ModelError(f"the folder '{name}' has no tokenizer; name one with --tokenizer DIR_OR_NAME")
+    try:
+        return AutoTokenizer.from_pretrained(
+            where, trust_remote_code=options.trust_remote_code, revision=options.revision
+        )
+    except Exception as error:
+        translated = _translated(where, error)
+        raise ModelError(f"no tokenizer for '{name}': {translated}") from None
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    """A fast tokenizer file, a sentencepiece model, or a vocabulary with a configuration that names its class."""
+    if any((folder / name).is_file() for name in ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")):
+        return True
+    config = folder / "tokenizer_config.json"
+    named = config.is_file() and "tokenizer_class" in config.read_text(encoding="utf-8")
+    return any((folder / name).is_file() for name in ("vocab.txt", "vocab.json")) and named
+
+
+def _model(name: str, config: Any, options: Options) -> Any:
+    pickled = _pickle_only(name)
+    if pickled and not options.allow_pickle:
+        raise ModelError(
+            f"'{name}' has weights only as pickle, which can run code when opened; "
+            "pass --allow-pickle to load them (tensors only), or convert them to safetensors"
+        )
+    try:
+        model, report = AutoModelForMaskedLM.from_pretrained(
+            name,
+            config=config,
+            dtype=DTYPES[options.dtype],
+            use_safetensors=False if pickled else True,
+            weights_only=True,
+            trust_remote_code=options.trust_remote_code,
+            revision=options.revision,
+            output_loading_info=True,
+        )
+    except Exception as error:
+        raise _translated(name, error) from None
+    missing = sorted(key for key in report["missing_keys"] if not key.endswith("position_ids"))
+    if missing:
+        raise ModelError(
+            f"'{name}' is not a complete masked language model: {len(missing)} weights are missing, "
+            f"e.g. {missing[0]}; train an output layer with `maskropolis train mlm --init`"
+        )
+    return model
+
+
+def _pickle_only(name: str) -> bool:
+    folder = Path(name)
+    if not folder.is_dir():
+        return False
+    has_safe = any((folder / f).is_file() for f in _SAFE)
+    return not has_safe and any((folder / f).is_file() for f in _PICKLES)
+
+
+def _translated(name: str, error: Exception) -> ModelError:
+    """One line for the many exceptions that transformers raises while loading."""
+    text = " ".join(str(error).split())
+    low = text.lower()
+    if "trust_remote_code" in low:
+        return ModelError(
+            f"'{name}' wants to run code of its own; read it, then pass --trust-remote-code if you trust it"
+        )
+    if "unrecognized configuration class" in low:
+        kind = type(error).__name__ if "Config" not in text else text.split("configuration class")[1].split()[0]
+        kind = kind.rsplit(".", 1)[-1].strip("'>")
+        return ModelError(f"'{name}' is not a masked language model ({kind}); expected BERT, RoBERTa, ESM or the like")
+    if "no file named" in low or "does not appear to have a file named" in low:
+        if "safetensors" in low:
+            return ModelError(
+                f"'{name}' has no weights as safetensors; pass --allow-pickle if it has a pickle you trust"
+            )
+        return ModelError(f"'{name}' is incomplete: {text[:200]}")
+    if isinstance(error, OSError | ValueError) and not Path(name).exists():
+        return ModelError(
+            f"no model '{name}': it is neither a folder nor a name that the hub or its local cache knows"
+        )
+    return ModelError(f"cannot load '{name}': {text[:300] or type(error).__name__}")
