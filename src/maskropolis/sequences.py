@@ -37,9 +37,7 @@ class Sequences:
             raise ValueError(f"source must be [C] = [{shape[0]}]; got {tuple(self.source.shape)}")
 
     @classmethod
-    def from_lists(
-        cls, tokens: Sequence[Sequence[int]], free: Sequence[Sequence[bool]], padding: int = 0
-    ) -> Sequences:
+    def from_lists(cls, tokens: Sequence[Sequence[int]], free: Sequence[Sequence[bool]], padding: int = 0) -> Sequences:
         """Pad rows of different lengths at the right with the id `padding`."""
         longest = max((len(row) for row in tokens), default=0)
         ids = torch.full((len(tokens), longest), padding, dtype=torch.long)
@@ -102,9 +100,7 @@ class Sequences:
     def trimmed(self) -> Sequences:
         """Without the columns at the right that are padding in every row."""
         width = int(self.lengths.max()) if len(self) else 0
-        return Sequences(
-            self.tokens[:, :width], self.free[:, :width], self.attention[:, :width], self.source
-        )
+        return Sequences(self.tokens[:, :width], self.free[:, :width], self.attention[:, :width], self.source)
 
     def to(self, device: torch.device | str) -> Sequences:
         source = None if self.source is None else self.source.to(device)

@@ -81,9 +81,7 @@ def _config(name: str, options: Options) -> Any:
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"'{name}' is a folder without config.json; expected a saved transformers model")
     try:
-        return AutoConfig.from_pretrained(
-            name, trust_remote_code=options.trust_remote_code, revision=options.revision
-        )
+        return AutoConfig.from_pretrained(name, trust_remote_code=options.trust_remote_code, revision=options.revision)
     except Exception as error:
         raise _translated(name, error) from None
 
@@ -108,7 +106,9 @@ def _tokenizer(name: str, options: Options) -> Any:
 
 def _has_tokenizer(folder: Path) -> bool:
     """A fast tokenizer file, a sentencepiece model, or a vocabulary with a configuration that names its class."""
-    if any((folder / name).is_file() for name in ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")):
+    if any(
+        (folder / name).is_file() for name in ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")
+    ):
         return True
     config = folder / "tokenizer_config.json"
     named = config.is_file() and "tokenizer_class" in config.read_text(encoding="utf-8")
@@ -171,7 +171,5 @@ def _translated(name: str, error: Exception) -> ModelError:
             )
         return ModelError(f"'{name}' is incomplete: {text[:200]}")
     if isinstance(error, OSError | ValueError) and not Path(name).exists():
-        return ModelError(
-            f"no model '{name}': it is neither a folder nor a name that the hub or its local cache knows"
-        )
+        return ModelError(f"no model '{name}': it is neither a folder nor a name that the hub or its local cache knows")
     return ModelError(f"cannot load '{name}': {text[:300] or type(error).__name__}")

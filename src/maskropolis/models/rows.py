@@ -78,9 +78,7 @@ def batches(model: MaskedLM, sequences: Sequences, rows: Rows) -> Iterator[tuple
 
 def _forward(model: MaskedLM, sequences: Sequences, rows: Rows, width: int) -> Tensor:
     copies = sequences.rows(rows.chain)
-    copies = Sequences(
-        copies.tokens[:, :width], copies.free[:, :width], copies.attention[:, :width], copies.source
-    )
+    copies = Sequences(copies.tokens[:, :width], copies.free[:, :width], copies.attention[:, :width], copies.source)
     return model.logits(copies.masked(rows.masked, model.mask_token), rows.asked)
 
 

@@ -40,9 +40,7 @@ class TabularMaskedLM:
         """Independent normal logits: conditionals of no joint distribution. `tokens` counts the real tokens."""
         generator = torch.Generator().manual_seed(seed)
         size = tokens + 1
-        tables = {
-            n: spread * torch.randn(n, size**n, size, generator=generator, dtype=torch.float64) for n in lengths
-        }
+        tables = {n: spread * torch.randn(n, size**n, size, generator=generator, dtype=torch.float64) for n in lengths}
         return cls(tables, size, name=f"tabular-random-{seed}")
 
     @classmethod

@@ -91,8 +91,7 @@ class TextCodec:
             row = self.ids(text.replace(LITERAL_MASK, self.tokenizer.mask_token), f"template {index + 1}")
             if self.mask_token not in row:
                 raise InputError(
-                    f"template {index + 1} has nothing free: expected at least one {LITERAL_MASK} in "
-                    f"{_shorten(text)!r}"
+                    f"template {index + 1} has nothing free: expected at least one {LITERAL_MASK} in {_shorten(text)!r}"
                 )
             rows.append(row)
         return self.pad(rows, [[token == self.mask_token for token in row] for row in rows])
@@ -108,8 +107,7 @@ class TextCodec:
                 raise InputError(f"the fixed span {span!r} does not occur in {_shorten(text)!r}")
             held += found
         free = [
-            token not in self.special
-            and not any(start < stop_ and begin < stop for begin, stop_ in held)
+            token not in self.special and not any(start < stop_ and begin < stop for begin, stop_ in held)
             for token, (start, stop) in zip(row, encoded["offset_mapping"], strict=True)
         ]
         if not any(free):

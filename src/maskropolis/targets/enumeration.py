@@ -36,9 +36,7 @@ def all_states(model: MaskedLM, template: Sequences, tokens: Tensor | None = Non
     return states.with_tokens(free.expand(count, -1), fillings)
 
 
-def exact_distribution(
-    model: MaskedLM, energy: Energy, states: Sequences, temperature: float = 1.0
-) -> Tensor:
+def exact_distribution(model: MaskedLM, energy: Energy, states: Sequences, temperature: float = 1.0) -> Tensor:
     """π_τ over `states` [S], float64, normalised by their sum."""
     log_weights = -energy.evaluate(model, states).energy / temperature
     return torch.softmax(log_weights, 0)

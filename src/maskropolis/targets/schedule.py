@@ -1,9 +1,9 @@
 """Temperature schedules: τ as a function of the step.
 
-    constant   τ = τ_0
-    linear     τ = τ_0 + (τ_1 − τ_0) s            s = step / (steps − 1)
-    geometric  τ = τ_0 (τ_1/τ_0)^s
-    cosine     τ = τ_1 + (τ_0 − τ_1)(1 + cos πs)/2
+constant   τ = τ_0
+linear     τ = τ_0 + (τ_1 − τ_0) s            s = step / (steps − 1)
+geometric  τ = τ_0 (τ_1/τ_0)^s
+cosine     τ = τ_1 + (τ_0 − τ_1)(1 + cos πs)/2
 """
 
 from __future__ import annotations
