@@ -93,9 +93,9 @@ class Sequences:
         """A copy that holds the mask token at `positions`, [C] or [C, K]."""
         return self.with_tokens(positions, torch.full_like(positions, mask_token))
 
-    def where(self, condition: Tensor, other: Sequences) -> Sequences:
-        """Rows of `self` where `condition` [C] is True, else rows of `other` (same shapes, same free positions)."""
-        return replace(self, tokens=torch.where(condition[:, None], self.tokens, other.tokens))
+    def changes(self, other: Sequences) -> Tensor:
+        """[C] int64, how many tokens differ from `other`, row by row."""
+        return torch.ne(self.tokens, other.tokens).sum(1)
 
     def trimmed(self) -> Sequences:
         """Without the columns at the right that are padding in every row."""

@@ -50,7 +50,8 @@ class Known:
 class Energy(Protocol):
     """A target π_τ(x) ∝ exp(−E(x)/τ) over the free positions, on the allowed vocabulary."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def evaluate(
         self, model: MaskedLM, sequences: Sequences, *, keep: bool = False, known: Known | None = None

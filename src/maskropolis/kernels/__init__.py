@@ -1,0 +1,13 @@
+"""How to move: Markov kernels, one a file. Importing this package fills the registry with every kernel in it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from maskropolis.kernels.base import KERNELS, Info, Kernel, State, register
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["KERNELS", "Info", "Kernel", "State", "register"]

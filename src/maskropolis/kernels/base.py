@@ -1,0 +1,191 @@
+"""What every kernel shares: its state, what it reports of a step, the registry, and the Metropolis decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from maskropolis.errors import NumericalError
+from maskropolis.models.protocol import MaskedLM
+from maskropolis.randomness import accept
+from maskropolis.sequences import Sequences
+from maskropolis.targets.energy import Energy, Evaluation, Known
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where C chains are.
+
+    Attributes:
+        sequences: the tokens.
+        evaluation: what the target energy says of them; None for a kernel without a target.
+        step: steps made so far.
+        memory: what else a kernel carries from step to step, by name; each [C, …].
+    """
+
+    sequences: Sequences
+    evaluation: Evaluation | None = None
+    step: int = 0
+    memory: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def energy(self) -> Tensor:
+        """[C] float64; NaN where the kernel does not track an energy."""
+        if self.evaluation is None:
+            return torch.full((len(self.sequences),), torch.nan, dtype=torch.float64, device=self.sequences.device)
+        return self.evaluation.energy
+
+    def rows(self, index: Tensor) -> State:
+        """The chains selected by `index`, [K] int64 or [C] bool."""
+        evaluation = self.evaluation
+        if evaluation is not None:
+            kept = None if evaluation.conditionals is None else evaluation.conditionals.rows(index)
+            evaluation = Evaluation(evaluation.energy[index], evaluation.terms[index], kept)
+        memory = {key: value[index] for key, value in self.memory.items()}
+        return State(self.sequences.rows(index), evaluation, self.step, memory)
+
+
+class Info(NamedTuple):
+    """What a diagnostic needs to know of one step.
+
+    Attributes:
+        accepted: [C] bool.
+        log_ratio: [C] float64, log of the acceptance ratio before min(1, ·); 0 where the proposal equals the state.
+        positions: [C, K] int64, positions that were proposed to change.
+        changed: [C] int64, tokens that did change.
+        rows: model rows evaluated, all chains together.
+    """
+
+    accepted: Tensor
+    log_ratio: Tensor
+    positions: Tensor
+    changed: Tensor
+    rows: int
+
+
+class Kernel(Protocol):
+    """A Markov kernel on the free positions. `exact` kernels leave π_τ invariant when τ is fixed.
+
+    Pure: no hidden state, no random numbers but the uniforms that are passed in.
+    """
+
+    name: ClassVar[str]
+    exact: ClassVar[bool]
+    energy: Energy | None
+
+    @property
+    def uniforms_per_step(self) -> int: ...
+
+    def steps_per_sweep(self, free: int) -> int:
+        """Steps in which each of `free` positions is visited once on average."""
+        ...
+
+    def init(self, model: MaskedLM, sequences: Sequences) -> State: ...
+
+    def step(self, model: MaskedLM, state: State, temperature: float | Tensor, uniforms: Tensor) -> tuple[State, Info]:
+        """One step of all chains; `uniforms` [C, uniforms_per_step] in (0, 1), `temperature` a number or [C]."""
+        ...
+
+    def signature(self) -> str: ...
+
+
+KERNELS: dict[str, type[Any]] = {}
+"""Every kernel by name; filled by `register` when `maskropolis.kernels` is imported."""
+
+K = TypeVar("K")
+
+
+def register(name: str, *, exact: bool) -> Callable[[type[K]], type[K]]:
+    """Class decorator: puts a kernel into `KERNELS`. `exact`: it leaves π_τ invariant."""
+
+    def add(kind: type[K]) -> type[K]:
+        if name in KERNELS and KERNELS[name].__qualname__ != kind.__qualname__:
+            raise ValueError(f"two kernels are called '{name}'")
+        kind.name, kind.exact = name, exact  # type: ignore[attr-defined]
+        KERNELS[name] = kind
+        return kind
+
+    return add
+
+
+def describe(kernel: Any) -> str:
+    """`name(field=value,…)` with the fields that differ from their defaults; the energy is named elsewhere."""
+    parts = []
+    for item in fields(kernel):
+        value = getattr(kernel, item.name)
+        if item.name == "energy" or value == item.default:
+            continue
+        parts.append(value.signature() if hasattr(value, "signature") else f"{item.name}={value}")
+    inner = ",".join(part for part in parts if part)
+    return f"{kernel.name}({inner})" if inner else str(kernel.name)
+
+
+class Decision(NamedTuple):
+    """Outcome of `metropolis`: the new state, accepted [C], log ratio [C], rows evaluated."""
+
+    state: State
+    accepted: Tensor
+    log_ratio: Tensor
+    rows: int
+
+
+def metropolis(
+    model: MaskedLM,
+    energy: Energy,
+    state: State,
+    proposed: Sequences,
+    log_q: Tensor,
+    temperature: float | Tensor,
+    uniforms: Tensor,
+    known: Known | None = None,
+) -> Decision:
+    """Accept x' with probability min(1, exp(−(E(x') − E(x))/τ) · q(x|x') / q(x'|x)).
+
+    `log_q` [C] is log q(x|x') − log q(x'|x), −inf where the reverse move is impossible: such a move is rejected.
+    A proposal equal to the state costs no row, and so does an impossible one. `known` is a conditional of x'.
+    Conditionals are kept if the state has some. Metropolis et al. (1953), Hastings (1970).
+    """
+    assert state.evaluation is not None
+    moved = (proposed.tokens != state.sequences.tokens).any(1)
+    log_ratio = torch.where(moved, -torch.inf, 0.0).double()
+    asked = (moved & (log_q > -torch.inf)).nonzero()[:, 0]
+    evaluation = None
+    if len(asked):
+        evaluation = evaluate_rows(model, energy, proposed, asked, state.evaluation.conditionals is not None, known)
+        tau = temperature[asked] if isinstance(temperature, Tensor) else temperature
+        log_ratio[asked] = (state.energy[asked] - evaluation.energy) / tau + log_q[asked]
+    accepted = accept(log_ratio, uniforms)
+    if evaluation is not None:
+        state = taken(state, proposed, asked, evaluation, accepted[asked])
+    return Decision(state, accepted, log_ratio, 0 if evaluation is None else evaluation.rows)
+
+
+def evaluate_rows(
+    model: MaskedLM, energy: Energy, sequences: Sequences, index: Tensor, keep: bool, known: Known | None = None
+) -> Evaluation:
+    """Energy of the chains `index` [K] only; an error names chains of the whole batch."""
+    part = None if known is None else Known(known.positions[index], known.logits[index])
+    try:
+        return energy.evaluate(model, sequences.rows(index), keep=keep, known=part)
+    except NumericalError as error:
+        raise NumericalError(error.plain, index[list(error.chains)].tolist()) from None
+
+
+def taken(state: State, proposed: Sequences, asked: Tensor, evaluation: Evaluation, accepted: Tensor) -> State:
+    """The state in which chains `asked[accepted]` have moved to `proposed`, with the evaluation made for `asked`."""
+    assert state.evaluation is not None
+    if not bool(accepted.any()):
+        return state
+    index = asked[accepted]
+    tokens, energy, terms = state.sequences.tokens.clone(), state.energy.clone(), state.evaluation.terms.clone()
+    tokens[index], energy[index] = proposed.tokens[index], evaluation.energy[accepted]
+    terms[index] = evaluation.terms[accepted]
+    kept = state.evaluation.conditionals
+    if kept is not None and evaluation.conditionals is not None:
+        kept = kept.replaced(index, evaluation.conditionals.rows(accepted))
+    sequences = replace(state.sequences, tokens=tokens)
+    return replace(state, sequences=sequences, evaluation=Evaluation(energy, terms, kept))

@@ -1,0 +1,78 @@
+"""Single-site Metropolis–Hastings with the model's own masked conditionals as proposals.
+
+    accept with min(1, exp(−(E(x') − E(x)) / τ) · q_t(x_t) / q_t(x'_t)),    q_t = softmax(f_t(x_∖t) / τ_q)
+
+x'_∖t = x_∖t, so forward and reverse density come from one conditional.
+Goyal, Dyer & Berg-Kirkpatrick (2022), arXiv 2106.02736, algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from maskropolis.kernels.base import Info, State, describe, metropolis, register
+from maskropolis.kernels.proposal import MaskedProposal, at
+from maskropolis.kernels.scan import next_position, require_scan
+from maskropolis.models.protocol import MaskedLM
+from maskropolis.randomness import draw
+from maskropolis.sequences import Sequences
+from maskropolis.targets.conditionals import fits
+from maskropolis.targets.energy import NORM, Energy, Known, conditionals_at
+
+
+@register("single-site", exact=True)
+@dataclass(frozen=True)
+class SingleSite:
+    """n−1 model rows a chain and step: the conditional at t is kept from the last energy evaluation, and the row masked
+    at t is the same for x and x'. Where the conditionals exceed the memory budget, that one row is computed anew.
+
+    `keep_conditionals` and `reuse_row` switch the two shortcuts off; the chain stays the same.
+    """
+
+    energy: Energy = NORM
+    proposal: MaskedProposal = MaskedProposal()
+    scan: str = "random"
+    keep_conditionals: bool = True
+    reuse_row: bool = True
+
+    def __post_init__(self) -> None:
+        require_scan(self.scan)
+
+    @property
+    def uniforms_per_step(self) -> int:
+        return 3  # position, token, acceptance
+
+    def steps_per_sweep(self, free: int) -> int:
+        return free
+
+    def init(self, model: MaskedLM, sequences: Sequences) -> State:
+        keep = self.keep_conditionals and fits(model, sequences)
+        return State(sequences, self.energy.evaluate(model, sequences, keep=keep))
+
+    def step(self, model: MaskedLM, state: State, temperature: float | Tensor, uniforms: Tensor) -> tuple[State, Info]:
+        """One position of each chain; `uniforms` [C, 3]."""
+        assert state.evaluation is not None
+        x, kept = state.sequences, state.evaluation.conditionals
+        t = next_position(x, self.scan, state.step, uniforms[:, 0])
+        logits = conditionals_at(model, x, t) if kept is None else kept.at(t)
+        log_q = self.proposal.log_prob(logits, model.allowed)
+        old, new = x.tokens_at(t), draw(log_q, uniforms[:, 1])
+        decision = metropolis(
+            model,
+            self.energy,
+            state,
+            proposed=x.with_tokens(t, new),
+            log_q=at(log_q, old) - at(log_q, new),
+            temperature=temperature,
+            uniforms=uniforms[:, 2],
+            known=Known(t, logits) if self.reuse_row else None,
+        )
+        rows = decision.rows + (len(x) if kept is None else 0)
+        changed = (decision.accepted & (new != old)).long()
+        moved = replace(decision.state, step=state.step + 1)
+        return moved, Info(decision.accepted, decision.log_ratio, t[:, None], changed, rows)
+
+    def signature(self) -> str:
+        return describe(self)
