@@ -1,1 +1,43 @@
 """Masked conditionals: what a model must do, and the models that do it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from maskropolis.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+
+BUNDLED = "storybook"
+
+
+def load(name: str | None = None, *, token_budget: int | None = None, **options: Any) -> HuggingFaceMaskedLM:
+    """A masked language model by hub name or local folder; without a name, the English model of the package.
+
+    `options` are those of `HuggingFaceMaskedLM.from_pretrained` (tokenizer, device, dtype, allow_pickle,
+    trust_remote_code, revision). `token_budget` is the number of token positions in one forward pass: it changes speed
+    and memory, never a result. Raises `ModelError` in one line for whatever is wrong with the model.
+    """
+    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+
+    if token_budget is not None and token_budget < 1:
+        raise InputError(f"a token budget of {token_budget} is too small; expected at least 1")
+    if name is not None and name != BUNDLED:
+        model = HuggingFaceMaskedLM.from_pretrained(name, **options)
+    else:
+        model = HuggingFaceMaskedLM.from_pretrained(_bundled(), **options)
+        model.name = BUNDLED
+    if token_budget is not None:
+        model.budget.tokens = token_budget
+    return model
+
+
+def _bundled() -> str:
+    """The folder of the model inside the package."""
+    if importlib.util.find_spec("maskropolis.models.storybook") is None:
+        raise ModelError("this version carries no model of its own; name one with --model NAME_OR_FOLDER")
+    module = importlib.import_module("maskropolis.models.storybook")
+    return str(module.storybook_path())

@@ -97,7 +97,7 @@ class HuggingFaceMaskedLM:
         before, after = self.codec.frame
         some = self.allowed.nonzero()[:, 0]
         picks = some[torch.linspace(0, len(some) - 1, length, device=some.device).long()].tolist()
-        ids = before + [*picks[: length // 2], self.mask_token, *picks[length // 2 + 1 :]] + after
+        ids = [*before, *picks[: length // 2], self.mask_token, *picks[length // 2 + 1 :], *after]
         return torch.tensor([ids], device=self._device)
 
     def _split(self) -> BodyAndHead | None:

@@ -127,7 +127,7 @@ def _model(name: str, config: Any, options: Options) -> Any:
             name,
             config=config,
             dtype=DTYPES[options.dtype],
-            use_safetensors=False if pickled else True,
+            use_safetensors=not pickled,
             weights_only=True,
             trust_remote_code=options.trust_remote_code,
             revision=options.revision,

@@ -17,10 +17,12 @@ class Budget:
 
     Attributes:
         tokens: token positions in one forward pass (rows x padded length).
+        logits: logits that one forward pass may return (rows x asked positions x vocabulary).
         conditionals: bytes for masked conditionals that a chain keeps between steps.
     """
 
     tokens: int = 4096
+    logits: int = 1 << 26
     conditionals: int = 1 << 30
 
 

@@ -56,10 +56,12 @@ def batches(model: MaskedLM, sequences: Sequences, rows: Rows) -> Iterator[tuple
     lengths = sequences.lengths[rows.chain]
     order = torch.argsort(lengths, descending=True, stable=True)
     sorted_lengths = lengths[order].tolist()
+    logits_a_row = rows.asked.shape[1] * model.vocabulary_size
     start = 0
     while start < len(sorted_lengths):
         width = sorted_lengths[start]
-        stop = min(len(sorted_lengths), start + max(1, model.budget.tokens // width))
+        most = min(model.budget.tokens // width, model.budget.logits // logits_a_row)
+        stop = min(len(sorted_lengths), start + max(1, most))
         if not model.padding_safe:
             while sorted_lengths[stop - 1] != width:
                 stop -= 1

@@ -1,0 +1,80 @@
+"""The options that every command shares to name a model, and the one function that opens it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+
+_PANEL = "Model"
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", metavar="NAME|DIR", help="Hub name or local folder of a masked language model.",
+        rich_help_panel=_PANEL,
+    ),
+]  # fmt: skip
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|DIR|smiles",
+        help="Where the tokenizer is, if not with the model; 'smiles' splits SMILES over the model's vocab.txt.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(metavar="DEVICE", help="cpu, cuda, cuda:1, mps, or auto: CUDA if there.", rich_help_panel=_PANEL),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        metavar="DTYPE", help="Precision of the weights: float32, bfloat16 or float16.", rich_help_panel=_PANEL
+    ),
+]
+AllowPickle = Annotated[
+    bool,
+    typer.Option(
+        "--allow-pickle", help="Load weights that exist only as pickle (tensors only).", rich_help_panel=_PANEL
+    ),
+]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-remote-code", help="Run Python code that comes with the model; read it first.", rich_help_panel=_PANEL
+    ),
+]
+TokenBudget = Annotated[
+    int | None,
+    typer.Option(
+        metavar="TOKENS", help="Tokens in one forward pass; changes memory and speed, not results.",
+        rich_help_panel=_PANEL,
+    ),
+]  # fmt: skip
+
+
+def open_model(
+    model: str | None,
+    tokenizer: str | None = None,
+    device: str = "auto",
+    dtype: str = "float32",
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+    token_budget: int | None = None,
+) -> HuggingFaceMaskedLM:
+    """The model that these options name; without a name, the English model of the package. Raises `ModelError`."""
+    from maskropolis.models import load
+
+    return load(
+        model,
+        tokenizer=tokenizer,
+        device=device,
+        dtype=dtype,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+        token_budget=token_budget,
+    )

@@ -1,0 +1,324 @@
+"""Records in and out of files: sentences streamed from text, JSONL, CSV or Parquet, results written without losing any.
+
+Reading holds one line (or one batch of 1024 Parquet rows) at a time, and names the file and the line of whatever is
+malformed. Writing refuses to replace a file unasked, and gives a file its name only once it is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from maskropolis.errors import InputError, unknown_name
+
+FORMATS = ("text", "jsonl", "csv", "tsv", "parquet")
+STANDARD = "-"
+MOST_BYTES_A_LINE = 1 << 24
+
+_SUFFIXES = {
+    ".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv",
+    ".parquet": "parquet", ".pq": "parquet",
+}  # fmt: skip
+_NOT_TEXT = (".json", ".gz", ".bz2", ".xz", ".zst", ".zip", ".xlsx", ".xls", ".pdf", ".docx", ".safetensors", ".bin")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One sentence to work on, and where it came from.
+
+    Attributes:
+        text: the sentence; never empty.
+        line: line or row number in its source, from 1.
+        where: how an error names it, e.g. `books.txt, line 7`.
+        prefix: context before the text, visible to the model but not scored.
+        suffix: context after the text, likewise.
+        other: the remaining fields of the record, carried along.
+    """
+
+    text: str
+    line: int
+    where: str
+    prefix: str = ""
+    suffix: str = ""
+    other: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Which field or column holds what. `skip_empty` passes over records whose text is blank."""
+
+    text: str = "text"
+    prefix: str | None = None
+    suffix: str | None = None
+    skip_empty: bool = False
+
+
+def read_records(source: str, fields: Fields | None = None, format: str | None = None) -> Iterator[Record]:
+    """Stream the records of the file `source`, or of standard input if it is `-`.
+
+    `format` is one of `FORMATS`, by default told by the suffix (text for standard input and unknown suffixes). Raises
+    `InputError` at once for a file that is not there or of no known format, and while streaming for malformed lines,
+    bytes that are not UTF-8, missing fields and empty texts.
+    """
+    fields = fields or Fields()
+    kind = _format_of(source, format)
+    if source != STANDARD and not Path(source).is_file():
+        what = "is a folder" if Path(source).is_dir() else "does not exist"
+        raise InputError(f"the input '{source}' {what}; expected a file, or - for standard input")
+    if kind == "text" and (fields.prefix or fields.suffix):
+        raise InputError("a text file has no fields for a prefix or suffix; use JSONL, CSV or Parquet")
+    if kind == "parquet" and source == STANDARD:
+        raise InputError("Parquet cannot be read from standard input; name the file")
+    reader = {"text": _text, "jsonl": _jsonl, "csv": _csv, "tsv": _tsv, "parquet": _parquet}[kind]
+    return _records(source, fields, reader)
+
+
+def _format_of(source: str, format: str | None) -> str:
+    if format is not None:
+        if format not in FORMATS:
+            raise unknown_name("format", format, FORMATS)
+        return format
+    suffix = Path(source).suffix.lower()
+    if suffix in _NOT_TEXT:
+        raise InputError(
+            f"cannot read '{source}': {suffix} is none of {', '.join(FORMATS)}; convert it or name --format"
+        )
+    return _SUFFIXES.get(suffix, "text")
+
+
+def _records(
+    source: str, fields: Fields, reader: Callable[[str, Fields], Iterator[tuple[int, Any]]]
+) -> Iterator[Record]:
+    """Give the raw (number, text or mapping) pairs of a reader their checks and names."""
+    unit = "row" if reader is _parquet else "line"
+    shown = "standard input" if source == STANDARD else source
+    for line, raw in reader(source, fields):
+        where = f"{shown}, {unit} {line}"
+        values = {fields.text: raw} if isinstance(raw, str) else raw
+        text = _string(values, fields.text, where, "--text-field")
+        if not text.strip():
+            if fields.skip_empty:
+                continue
+            raise InputError(f"{where} is empty; expected a sentence (--skip-empty passes over such lines)")
+        prefix = _string(values, fields.prefix, where, "--prefix-field") if fields.prefix else ""
+        suffix = _string(values, fields.suffix, where, "--suffix-field") if fields.suffix else ""
+        used = {fields.text, fields.prefix, fields.suffix}
+        other = {key: value for key, value in values.items() if key not in used}
+        yield Record(text, line, where, prefix, suffix, other)
+
+
+def _string(values: dict[str, Any], name: str, where: str, option: str) -> str:
+    if name not in values:
+        has = ", ".join(map(str, list(values)[:8])) or "none"
+        raise InputError(f"{where} has no field '{name}'; its fields: {has}; choose one with {option}")
+    value = values[name]
+    if not isinstance(value, str):
+        raise InputError(f"{where}: the field '{name}' is {_kind(value)}; expected text")
+    return value
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else f"of type {type(value).__name__}"
+
+
+@contextlib.contextmanager
+def _opened(source: str) -> Iterator[IO[bytes]]:
+    if source == STANDARD:
+        yield sys.stdin.buffer
+        return
+    with _open(Path(source), "rb") as stream:
+        yield stream
+
+
+def _open(path: Path, mode: str) -> IO[bytes]:
+    try:
+        return path.open(mode)
+    except OSError as error:
+        raise InputError(f"cannot open '{path}': {error.strerror}") from None
+
+
+def _lines(source: str, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+    """(number, line with its end) of a UTF-8 stream, a byte order mark dropped."""
+    shown = "standard input" if source == STANDARD else source
+    number = 0
+    while line := stream.readline(MOST_BYTES_A_LINE + 1):
+        number += 1
+        if len(line) > MOST_BYTES_A_LINE:
+            raise InputError(
+                f"{shown}, line {number} is longer than {MOST_BYTES_A_LINE >> 20} MiB; is this a text file?"
+            )
+        try:
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{line[error.start]:02x} at place {error.start + 1}"
+            raise InputError(f"{shown}, line {number} is not valid UTF-8: {byte}; convert the file to UTF-8") from None
+
+
+def _text(source: str, fields: Fields) -> Iterator[tuple[int, str]]:
+    with _opened(source) as stream:
+        for number, line in _lines(source, stream):
+            yield number, line.rstrip("\r\n")
+
+
+def _jsonl(source: str, fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
+    shown = "standard input" if source == STANDARD else source
+    with _opened(source) as stream:
+        for number, line in _lines(source, stream):
+            if fields.skip_empty and not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                reason = getattr(error, "msg", "") or str(error)
+                raise InputError(f"{shown}, line {number} is not JSON: {reason}") from None
+            if not isinstance(value, dict):
+                raise InputError(f"{shown}, line {number} is {_kind(value)}; expected a JSON object with fields")
+            yield number, value
+
+
+def _csv(source: str, fields: Fields, delimiter: str = ",") -> Iterator[tuple[int, dict[str, Any]]]:
+    shown = "standard input" if source == STANDARD else source
+    with _opened(source) as stream:
+        reader = csv.reader((line for _, line in _lines(source, stream)), delimiter=delimiter, strict=True)
+        first, header = 1, None
+        try:
+            for row in reader:
+                if header is None:
+                    header = _header(row, shown)
+                elif len(row) == len(header):
+                    yield first, dict(zip(header, row, strict=True))
+                elif row or not fields.skip_empty:
+                    raise InputError(f"{shown}, line {first} has {len(row)} columns; the header has {len(header)}")
+                first = reader.line_num + 1
+        except csv.Error as error:
+            raise InputError(f"{shown}, line {first} is malformed CSV: {error}") from None
+
+
+def _header(row: list[str], shown: str) -> list[str]:
+    twice = sorted({name for name in row if row.count(name) > 1})
+    if twice:
+        raise InputError(f"{shown} has the column '{twice[0]}' twice; expected a header of different names")
+    return row
+
+
+def _tsv(source: str, fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
+    yield from _csv(source, fields, delimiter="\t")
+
+
+def _parquet(source: str, fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(source) as table:
+            number = 0
+            for batch in table.iter_batches(batch_size=1024):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"cannot read '{source}' as Parquet: {error}") from None
+
+
+@contextlib.contextmanager
+def open_output(path: str, overwrite: bool = False) -> Iterator[IO[bytes]]:
+    """A binary stream to the file `path`, or to standard output if it is `-`.
+
+    The bytes go to `path.partial`, which becomes `path` when the block ends without an error. After an error the
+    partial file stays, with everything written so far, and `path` is as it was. Raises `InputError` if `path` or a
+    partial file exists and `overwrite` is not set, or if its folder is not there.
+    """
+    if path == STANDARD:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    check_output(path, overwrite)
+    with _open(partial, "wb") as stream:
+        yield stream
+    partial.replace(target)
+
+
+def check_output(path: str, overwrite: bool = False) -> None:
+    """Raise `InputError` if `open_output` would refuse: for a command to call before its work starts."""
+    if path == STANDARD:
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"the output '{path}' is a folder; expected the name of a file")
+    if not target.parent.is_dir():
+        raise InputError(f"the folder '{target.parent}' does not exist; create it first")
+    if overwrite:
+        return
+    if target.exists():
+        raise InputError(f"the output '{path}' exists; pass --overwrite to replace it")
+    partial = target.with_name(target.name + ".partial")
+    if partial.exists():
+        raise InputError(f"'{partial}' holds the results of an unfinished run; move it, or pass --overwrite")
+
+
+@contextlib.contextmanager
+def open_records(path: str, overwrite: bool = False) -> Iterator[Callable[[Iterable[dict[str, Any]]], None]]:
+    """A function that writes dictionaries to `path`: Parquet if its suffix says so, else JSON, one object a line.
+
+    What one call writes is on disk (JSONL) or in a row group (Parquet) when it returns. Numbers that JSON lacks
+    (infinities, NaN) become null. See `open_output` for the rest.
+    """
+    parquet = path != STANDARD and _SUFFIXES.get(Path(path).suffix.lower()) == "parquet"
+    with open_output(path, overwrite) as stream:
+        if parquet:
+            with _parquet_writer(stream) as write:
+                yield write
+        else:
+            yield lambda rows: _write_jsonl(stream, rows)
+
+
+def _write_jsonl(stream: IO[bytes], rows: Iterable[dict[str, Any]]) -> None:
+    for row in rows:
+        line = json.dumps(_finite(row), ensure_ascii=False, allow_nan=False, default=str)
+        stream.write(line.encode("utf-8", "backslashreplace") + b"\n")
+    stream.flush()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list) else value
+
+
+@contextlib.contextmanager
+def _parquet_writer(stream: IO[bytes]) -> Iterator[Callable[[Iterable[dict[str, Any]]], None]]:
+    """The schema is that of the first rows. The footer is written whatever happens, so a partial file can be read."""
+    import pyarrow
+    import pyarrow.parquet
+
+    writer: pyarrow.parquet.ParquetWriter | None = None
+
+    def write(rows: Iterable[dict[str, Any]]) -> None:
+        nonlocal writer
+        listed = list(rows)
+        if not listed:
+            return
+        try:
+            table = pyarrow.Table.from_pylist(listed, schema=None if writer is None else writer.schema)
+        except pyarrow.ArrowException as error:
+            raise InputError(f"the fields do not fit one Parquet table: {error}; write JSONL instead") from None
+        if writer is None:
+            writer = pyarrow.parquet.ParquetWriter(stream, table.schema)
+        writer.write_table(table)
+
+    try:
+        yield write
+    finally:
+        if writer is not None:
+            writer.close()
