@@ -7,10 +7,16 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_PUBLIC: dict[str, str] = {}
+_PUBLIC: dict[str, str] = {
+    "HuggingFaceMaskedLM": "maskropolis.models.huggingface",
+    "Sequences": "maskropolis.sequences",
+    "load": "maskropolis.models",
+    "sample": "maskropolis.sampling",
+    "score": "maskropolis.scoring",
+}
 """Public name -> module that defines it; imported on first use so that `import maskropolis` stays light."""
 
-__all__ = ["__version__"]
+__all__ = ["HuggingFaceMaskedLM", "Sequences", "__version__", "load", "sample", "score"]
 
 
 def __getattr__(name: str) -> Any:

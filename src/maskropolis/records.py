@@ -21,6 +21,7 @@ from maskropolis.errors import InputError, unknown_name
 FORMATS = ("text", "jsonl", "csv", "tsv", "parquet")
 STANDARD = "-"
 MOST_BYTES_A_LINE = 1 << 24
+_PARQUET_ROWS = 1024
 
 _SUFFIXES = {
     ".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv",
@@ -219,7 +220,7 @@ def _parquet(source: str, fields: Fields) -> Iterator[tuple[int, dict[str, Any]]
     try:
         with pyarrow.parquet.ParquetFile(source) as table:
             number = 0
-            for batch in table.iter_batches(batch_size=1024):
+            for batch in table.iter_batches(batch_size=_PARQUET_ROWS):
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
@@ -269,8 +270,8 @@ def check_output(path: str, overwrite: bool = False) -> None:
 def open_records(path: str, overwrite: bool = False) -> Iterator[Callable[[Iterable[dict[str, Any]]], None]]:
     """A function that writes dictionaries to `path`: Parquet if its suffix says so, else JSON, one object a line.
 
-    What one call writes is on disk (JSONL) or in a row group (Parquet) when it returns. Numbers that JSON lacks
-    (infinities, NaN) become null. See `open_output` for the rest.
+    What one call writes as JSON has left the program when it returns; Parquet is written 1024 rows at a time, and when
+    the block ends, however it ends. Numbers that JSON lacks (infinities, NaN) become null. See `open_output`.
     """
     parquet = path != STANDARD and _SUFFIXES.get(Path(path).suffix.lower()) == "parquet"
     with open_output(path, overwrite) as stream:
@@ -303,22 +304,28 @@ def _parquet_writer(stream: IO[bytes]) -> Iterator[Callable[[Iterable[dict[str, 
     import pyarrow.parquet
 
     writer: pyarrow.parquet.ParquetWriter | None = None
+    waiting: list[dict[str, Any]] = []
 
-    def write(rows: Iterable[dict[str, Any]]) -> None:
+    def flush() -> None:
         nonlocal writer
-        listed = list(rows)
-        if not listed:
-            return
         try:
-            table = pyarrow.Table.from_pylist(listed, schema=None if writer is None else writer.schema)
+            table = pyarrow.Table.from_pylist(waiting, schema=None if writer is None else writer.schema)
         except pyarrow.ArrowException as error:
             raise InputError(f"the fields do not fit one Parquet table: {error}; write JSONL instead") from None
         if writer is None:
             writer = pyarrow.parquet.ParquetWriter(stream, table.schema)
         writer.write_table(table)
+        waiting.clear()
+
+    def write(rows: Iterable[dict[str, Any]]) -> None:
+        waiting.extend(rows)
+        if len(waiting) >= _PARQUET_ROWS:
+            flush()
 
     try:
         yield write
     finally:
+        if waiting:
+            flush()
         if writer is not None:
             writer.close()

@@ -9,52 +9,37 @@ import typer
 if TYPE_CHECKING:
     from maskropolis.models.huggingface import HuggingFaceMaskedLM
 
-_PANEL = "Model"
-
 Model = Annotated[
     str | None,
-    typer.Option(
-        "--model", "-m", metavar="NAME|DIR", help="Hub name or local folder of a masked language model.",
-        rich_help_panel=_PANEL,
-    ),
-]  # fmt: skip
+    typer.Option("--model", "-m", metavar="NAME|DIR", help="Hub name or local folder of a masked language model."),
+]
 Tokenizer = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|DIR|smiles",
         help="Where the tokenizer is, if not with the model; 'smiles' splits SMILES over the model's vocab.txt.",
-        rich_help_panel=_PANEL,
     ),
 ]
 Device = Annotated[
     str,
-    typer.Option(metavar="DEVICE", help="cpu, cuda, cuda:1, mps, or auto: CUDA if there.", rich_help_panel=_PANEL),
+    typer.Option(metavar="DEVICE", help="cpu, cuda, cuda:1, mps, or auto: CUDA if there."),
 ]
 Dtype = Annotated[
     str,
-    typer.Option(
-        metavar="DTYPE", help="Precision of the weights: float32, bfloat16 or float16.", rich_help_panel=_PANEL
-    ),
+    typer.Option(metavar="DTYPE", help="Precision of the weights: float32, bfloat16 or float16."),
 ]
 AllowPickle = Annotated[
     bool,
-    typer.Option(
-        "--allow-pickle", help="Load weights that exist only as pickle (tensors only).", rich_help_panel=_PANEL
-    ),
+    typer.Option("--allow-pickle", help="Load weights that exist only as pickle (tensors only)."),
 ]
 TrustRemoteCode = Annotated[
     bool,
-    typer.Option(
-        "--trust-remote-code", help="Run Python code that comes with the model; read it first.", rich_help_panel=_PANEL
-    ),
+    typer.Option("--trust-remote-code", help="Run Python code that comes with the model; read it first."),
 ]
 TokenBudget = Annotated[
     int | None,
-    typer.Option(
-        metavar="TOKENS", help="Tokens in one forward pass; changes memory and speed, not results.",
-        rich_help_panel=_PANEL,
-    ),
-]  # fmt: skip
+    typer.Option(metavar="TOKENS", help="Tokens in one forward pass; changes memory and speed, not results."),
+]
 
 
 def open_model(

@@ -43,11 +43,15 @@ class MaskedLM(Protocol):
 
     name: str
     mask_token: int
-    vocabulary_size: int
-    allowed: Tensor
     max_length: int | None
     padding_safe: bool
     budget: Budget
+
+    @property
+    def vocabulary_size(self) -> int: ...
+
+    @property
+    def allowed(self) -> Tensor: ...
 
     @property
     def device(self) -> torch.device: ...

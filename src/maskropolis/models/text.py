@@ -62,17 +62,16 @@ class TextCodec:
 
     def ids(self, text: str, where: str = "text") -> list[int]:
         """Token ids of one sentence, special tokens included. Raises `InputError` if empty or too long."""
-        if not text.strip():
-            raise InputError(f"{where} is empty; expected at least one token")
+        require_text(text, where)
         ids: list[int] = self.tokenizer(text, verbose=False)["input_ids"]
         self.require_fits(len(ids), where, text)
         if len(ids) == sum(map(len, self.frame)):
-            raise InputError(f"{where} has no tokens after tokenisation: {_shorten(text)!r}")
+            raise InputError(f"{where} has no tokens after tokenisation: {shorten(text)!r}")
         return ids
 
     def require_fits(self, length: int, where: str, text: str = "") -> None:
         if self.max_length is not None and length > self.max_length:
-            shown = f": {_shorten(text)!r}" if text else ""
+            shown = f": {shorten(text)!r}" if text else ""
             raise InputError(
                 f"{where} has {length} tokens, more than the model's limit of {self.max_length}; "
                 f"shorten or split it{shown}"
@@ -91,7 +90,7 @@ class TextCodec:
             row = self.ids(text.replace(LITERAL_MASK, self.tokenizer.mask_token), f"template {index + 1}")
             if self.mask_token not in row:
                 raise InputError(
-                    f"template {index + 1} has nothing free: expected at least one {LITERAL_MASK} in {_shorten(text)!r}"
+                    f"template {index + 1} has nothing free: expected at least one {LITERAL_MASK} in {shorten(text)!r}"
                 )
             rows.append(row)
         return self.pad(rows, [[token == self.mask_token for token in row] for row in rows])
@@ -104,7 +103,7 @@ class TextCodec:
         for span in spans:
             found = [m.span() for m in re.finditer(re.escape(span), text)] if span else []
             if not found:
-                raise InputError(f"the fixed span {span!r} does not occur in {_shorten(text)!r}")
+                raise InputError(f"the fixed span {span!r} does not occur in {shorten(text)!r}")
             held += found
         free = [
             token not in self.special and not any(start < stop_ and begin < stop for begin, stop_ in held)
@@ -146,5 +145,18 @@ class TextCodec:
         return [str(piece) for piece in self.tokenizer.convert_ids_to_tokens(list(ids))]
 
 
-def _shorten(text: str, most: int = 60) -> str:
+def require_text(text: str, where: str) -> None:
+    """Raise `InputError` unless `text` is a string with something in it that can be written as UTF-8."""
+    if not isinstance(text, str):
+        raise InputError(f"{where} is of type {type(text).__name__}; expected text")
+    if not text.strip():
+        raise InputError(f"{where} is empty; expected at least one token")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where} has a broken character (half a surrogate pair) at place {error.start + 1}") from None
+
+
+def shorten(text: str, most: int = 60) -> str:
+    """`text`, cut for a message."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,164 @@
+"""`maskropolis score`: how likely a masked language model finds sentences."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maskropolis.app import model_options as options
+from maskropolis.errors import InputError
+
+if TYPE_CHECKING:
+    from maskropolis.records import Record
+    from maskropolis.scoring import SentenceScore
+
+
+def register(application: typer.Typer) -> None:
+    application.command("score")(score)
+
+
+def score(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE]", help="Sentences: text (one a line), .jsonl, .csv, .tsv, .parquet, or - ."),
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A sentence to score, instead of FILE; repeatable.")] = None,
+    metric: Annotated[list[str], typer.Option(help="pll, pppl, raw, norm, pll-word-l2r or all; repeatable.")] = ["pll"],  # noqa: B006
+    per_token: Annotated[bool, typer.Option("--per-token", help="Add the scores of every token.")] = False,
+    format: Annotated[str | None, typer.Option(help="text, jsonl, csv, tsv or parquet; else by suffix.")] = None,
+    text_field: Annotated[str, typer.Option(help="Field or column that holds the sentence.")] = "text",
+    prefix_field: Annotated[str | None, typer.Option(help="Field with context before it, not scored.")] = None,
+    suffix_field: Annotated[str | None, typer.Option(help="Field with context after it, not scored.")] = None,
+    prefix: Annotated[str, typer.Option(help="Context before every sentence, visible but not scored.")] = "",
+    suffix: Annotated[str, typer.Option(help="Context after every sentence, visible but not scored.")] = "",
+    joint: Annotated[str, typer.Option(help="Put between context and sentence unless white space is there.")] = " ",
+    skip_empty: Annotated[bool, typer.Option("--skip-empty", help="Pass over empty lines.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", help="Output: .jsonl or .parquet, or - .")] = "-",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
+    model: options.Model = None,
+    tokenizer: options.Tokenizer = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "float32",
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    token_budget: options.TokenBudget = None,
+) -> None:
+    """Score sentences under a masked language model; JSON lines out, one a sentence, in input order.
+
+    \b
+    pll           pseudo-log-likelihood: sum of log p(token | all others), in nats; higher is likelier
+    pppl          pseudo-perplexity: exp(-pll / tokens)
+    raw, norm     energies: minus the sum of logits, minus the pll; lower is likelier
+    pll-word-l2r  pll with the later pieces of the same word masked too (Kauf & Ivanova 2023)
+
+    \b
+    maskropolis score --model bert-base-uncased --text "The cat sat on the mat."
+    maskropolis score sentences.txt -m ./my-model --metric all --per-token -o scores.jsonl
+    cut -f 3 table.tsv | maskropolis score - -m ./my-model | jq .pll
+    """
+    from maskropolis.records import Fields, check_output, open_records
+    from maskropolis.scoring import WORD_L2R, require_metrics, score_records
+
+    metrics = require_metrics(metric)
+    records = _records(source, text, Fields(text_field, prefix_field, suffix_field, skip_empty), format, prefix, suffix)
+    check_output(output, overwrite)
+    opened = options.open_model(model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget)
+    print(_signature(opened, metrics, joint), file=sys.stderr)
+    with open_records(output, overwrite) as write, _progress(output) as observe:
+        scores = score_records(records, opened, word_l2r=WORD_L2R in metrics, joint=joint, observe=observe)
+        count, tokens, pll = 0, 0, 0.0
+        for one in scores:
+            write([_as_fields(one, metrics, per_token)])
+            count, tokens, pll = count + 1, tokens + len(one.tokens), pll + one.pll
+    _summarise(count, tokens, pll)
+
+
+def _records(
+    source: str | None, texts: list[str] | None, fields: Any, format: str | None, prefix: str, suffix: str
+) -> Iterator[Record]:
+    """The sentences that the options name. Raises `InputError` where they contradict each other."""
+    from maskropolis.records import Record, read_records
+
+    if (source is None) == (not texts):
+        raise InputError("expected either a FILE (- for standard input) or --text; see maskropolis score --help")
+    if (prefix and fields.prefix) or (suffix and fields.suffix):
+        raise InputError("a context comes either from a field or from an option, not from both")
+    if texts and (fields.prefix or fields.suffix):
+        raise InputError("--text has no fields; give its context with --prefix and --suffix")
+    records: Iterable[Record]
+    if texts:
+        records = [Record(text, index, f"--text {index}") for index, text in enumerate(texts, start=1)]
+    else:
+        records = read_records(str(source), fields, format)
+    return _in_context(records, prefix, suffix)
+
+
+def _in_context(records: Iterable[Record], prefix: str, suffix: str) -> Iterator[Record]:
+    from dataclasses import replace
+
+    for record in records:
+        yield replace(record, prefix=record.prefix or prefix, suffix=record.suffix or suffix)
+
+
+def _as_fields(score: SentenceScore, metrics: tuple[str, ...], per_token: bool) -> dict[str, Any]:
+    """One output object: the record's own fields, then ours (which win where names meet)."""
+    record = score.record
+    out: dict[str, Any] = {**record.other, "line": record.line, "text": record.text}
+    out |= {name: value for name, value in (("prefix", record.prefix), ("suffix", record.suffix)) if value}
+    out["tokens"] = len(score.tokens)
+    out |= {metric.replace("-", "_"): _rounded(score.value(metric)) for metric in metrics}
+    if per_token:
+        columns = {"token": score.tokens, "log_probability": score.log_probabilities, "logit": score.logits}
+        if score.word_l2r is not None:
+            columns["log_probability_word_l2r"] = score.word_l2r
+        listed = zip(*columns.values(), strict=True)
+        out["per_token"] = [dict(zip(columns, map(_rounded, values), strict=True)) for values in listed]
+    return out
+
+
+def _rounded(value: Any) -> Any:
+    """Six decimals: beyond that single precision has nothing to say."""
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def _signature(model: Any, metrics: tuple[str, ...], joint: str) -> str:
+    from maskropolis import __version__
+
+    parts = {
+        "model": f"{model.name}@{model.fingerprint()[:12]}",
+        "metric": ",".join(metrics),
+        "dtype": model.dtype,
+        "joint": repr(joint),
+        "version": __version__,
+    }
+    if joint == " ":
+        del parts["joint"]
+    return "maskropolis|" + "|".join(f"{key}:{value}" for key, value in parts.items())
+
+
+def _summarise(count: int, tokens: int, pll: float) -> None:
+    from maskropolis.scoring import pseudo_perplexity
+
+    if not count:
+        raise InputError("the input holds no sentences; expected at least one")
+    corpus = pseudo_perplexity(pll, tokens)
+    print(f"{count} sentences, {tokens} tokens, pseudo-perplexity of them all {corpus:.4g}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _progress(output: str) -> Iterator[Callable[[int], None]]:
+    """A counter of model rows on standard error, if that is a terminal which the results do not use as well."""
+    if not sys.stderr.isatty() or (output == "-" and sys.stdout.isatty()):
+        yield lambda rows: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("scoring  {task.completed:.0f} rows  {task.speed:.0f} rows/s"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("scoring", total=None)
+        yield lambda rows: bar.advance(task, rows)
