@@ -1,0 +1,100 @@
+"""Every exact kernel against the exact distribution, by its full transition matrix."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from exactness_cases import SITUATIONS, VARIANTS, Situation, Variant, exact_variants
+from maskropolis.chains.transition import (
+    detailed_balance_error,
+    invariance_error,
+    spectral_gap,
+    stationary_distribution,
+    total_variation,
+    transition_matrix,
+)
+from maskropolis.kernels import KERNELS
+from maskropolis.kernels.gibbs import Gibbs
+from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.sequences import Sequences
+from maskropolis.targets.energy import NORM
+from maskropolis.targets.enumeration import all_states, exact_distribution
+
+TOLERANCE = 1e-10
+
+
+def test_every_registered_kernel_has_a_case() -> None:
+    assert {variant.kernel for variant in VARIANTS} == set(KERNELS), "add the new kernel to exactness_cases.VARIANTS"
+
+
+@pytest.mark.parametrize("energy", ["raw", "norm"])
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
+@pytest.mark.parametrize("variant", list(exact_variants()), ids=str)
+def test_exact_kernels_leave_the_target_invariant(variant: Variant, situation: Situation, energy: str) -> None:
+    model, kernel = situation.model(), variant.build(energy)
+    states = situation.states(model)
+    target = exact_distribution(model, kernel.energy, states, situation.temperature)
+    for step in range(1 if variant.reversible else 3):
+        matrix = transition_matrix(model, kernel, states, situation.temperature, step)
+        assert torch.allclose(matrix.sum(1), torch.ones(len(states), dtype=torch.float64), atol=1e-12)
+        assert invariance_error(matrix, target) < TOLERANCE
+        if variant.reversible:
+            assert detailed_balance_error(matrix, target) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", sorted(name for name, kind in KERNELS.items() if kind.exact))
+def test_exact_kernels_reach_every_state(name: str) -> None:
+    """Invariance alone would also hold for a kernel that never moves."""
+    variant = next(v for v in VARIANTS if v.kernel == name)
+    situation = SITUATIONS[0]
+    model, kernel = situation.model(), variant.build("norm")
+    states = situation.states(model)
+    matrix = torch.eye(len(states), dtype=torch.float64)
+    for step in range(2):
+        matrix = matrix @ transition_matrix(model, kernel, states, situation.temperature, step)
+    target = exact_distribution(model, kernel.energy, states, situation.temperature)
+    assert spectral_gap(matrix) > 0.01
+    assert total_variation(stationary_distribution(matrix), target) < 1e-9
+
+
+def test_a_wrong_acceptance_ratio_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate itself is tested: with the proposal ratio forgotten, detailed balance must fail."""
+    from maskropolis.kernels import single_site
+
+    monkeypatch.setattr(single_site, "at", lambda log_q, tokens: torch.zeros(len(tokens), dtype=torch.float64))
+    situation = SITUATIONS[0]
+    model, kernel = situation.model(), Variant("single-site", {}).build("norm")
+    states = situation.states(model)
+    target = exact_distribution(model, kernel.energy, states)
+    assert detailed_balance_error(transition_matrix(model, kernel, states), target) > 1e-3
+
+
+def _three_free() -> Sequences:
+    free = torch.ones(1, 3, dtype=torch.bool)
+    return Sequences(torch.zeros(1, 3, dtype=torch.long), free, free)
+
+
+def test_gibbs_misses_the_target_of_an_inconsistent_model(record_property) -> None:
+    """The masked conditionals belong to no joint distribution, so Gibbs goes elsewhere; where depends on its scan."""
+    model = TabularMaskedLM.random(2, [3], seed=5, spread=1.5)
+    states = all_states(model, _three_free())
+    distances = {}
+    for energy in ("raw", "norm"):
+        target = exact_distribution(model, Variant("single-site", {}).build(energy).energy, states)
+        found = stationary_distribution(transition_matrix(model, Gibbs(), states))
+        distances[energy] = total_variation(found, target)
+        record_property(f"total_variation_{energy}", distances[energy])
+    print(f"Gibbs from the target, total variation: {distances}")
+    assert min(distances.values()) > 0.05
+
+
+def test_gibbs_finds_the_joint_of_a_consistent_model() -> None:
+    generator = torch.Generator().manual_seed(3)
+    joint = torch.rand(2, 2, 2, generator=generator, dtype=torch.float64) + 0.05
+    model = TabularMaskedLM.from_joint(joint)
+    states = all_states(model, _three_free())
+    matrix = transition_matrix(model, Gibbs(), states)
+    assert detailed_balance_error(matrix, (joint / joint.sum()).flatten()) < TOLERANCE
+    assert total_variation(stationary_distribution(matrix), (joint / joint.sum()).flatten()) < 1e-9
+    # the pseudo-likelihood of a consistent model is yet another distribution
+    assert total_variation(exact_distribution(model, NORM, states), (joint / joint.sum()).flatten()) > 0.01
