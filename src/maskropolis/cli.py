@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import sys
+from typing import Any, NoReturn
 
 import typer
 
@@ -45,21 +47,36 @@ def _collect() -> None:
 _collect()
 
 
+# The base class of click's complaints, which typer carries under a private name.
+_Complaint: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
 def main() -> None:
     """Entry point. Exit codes: 0 done, 2 bad input (one line on standard error), 130 interrupted."""
     from maskropolis.errors import MaskropolisError
 
     try:
-        application()
+        code = application(standalone_mode=False)
     except MaskropolisError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
+        _fail(str(error))
+    except _Complaint as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())
+            sys.exit(0)
+        _fail(f"{error.format_message().rstrip('.')}; see `maskropolis --help`")
+    except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
+        # Whoever read the output has enough; what Python flushes at exit must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> NoReturn:
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,181 @@
+"""`maskropolis sample`: sentences from the distribution that a masked language model implicitly is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maskropolis.app import model_options as options
+
+if TYPE_CHECKING:
+    from maskropolis.chains.samples import Samples
+
+_START, _TARGET, _KERNEL, _LENGTH, _OUTPUT = "Start", "Target", "Kernel", "How long", "Output"
+
+
+def register(application: typer.Typer) -> None:
+    application.command("sample")(sample)
+
+
+def _option(panel: str, *names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=panel)
+
+
+def sample(
+    model: options.Model = None,
+    tokenizer: options.Tokenizer = None,
+    length: Annotated[
+        str | None,
+        _option(
+            _START, "--length", "-l", metavar="N[,N…]", help="Free tokens; several lengths take turns. [default: 12]"
+        ),
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        _option(_START, "--template", "-t", metavar="TEXT", help="Text with [MASK] where tokens are free; repeatable."),
+    ] = None,
+    text: Annotated[
+        list[str] | None, _option(_START, "--text", metavar="TEXT", help="Start from this text; repeatable.")
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        _option(_START, "--fix", metavar="SPAN", help="A span of --text that must not change; repeatable."),
+    ] = None,
+    start: Annotated[
+        str, _option(_START, "--start", metavar="HOW", help="What masks begin with: greedy, sampled or random.")
+    ] = "greedy",
+    chains: Annotated[int, _option(_START, "--chains", "-c", help="Independent chains.")] = 8,
+    energy: Annotated[str, _option(_TARGET, "--energy", "-e", metavar="NAME", help="norm or raw.")] = "norm",
+    temperature: Annotated[float, _option(_TARGET, "--temperature", "-T", help="τ in exp(−E/τ).")] = 1.0,
+    final_temperature: Annotated[
+        float | None, _option(_TARGET, "--final-temperature", help="Anneal from --temperature to this.")
+    ] = None,
+    schedule: Annotated[
+        str,
+        _option(_TARGET, "--schedule", metavar="SHAPE", help="constant, linear, geometric (if annealing) or cosine."),
+    ] = "constant",
+    kernel: Annotated[
+        str | None,
+        _option(
+            _KERNEL,
+            "--kernel",
+            "-k",
+            metavar="NAME[:KEY=VALUE,…]",
+            help="How to move; `maskropolis kernels` lists them. [default: single-site]",
+        ),
+    ] = None,
+    scan: Annotated[
+        str | None,
+        _option(_KERNEL, "--scan", metavar="ORDER", help="random, left-to-right, right-to-left or back-and-forth."),
+    ] = None,
+    block_size: Annotated[int | None, _option(_KERNEL, "--block-size", help="Positions in a block.")] = None,
+    contiguous: Annotated[bool, _option(_KERNEL, "--contiguous", help="Blocks of neighbours.")] = False,
+    proposal_temperature: Annotated[
+        float | None, _option(_KERNEL, "--proposal-temperature", help="Temperature of the proposal. [default: 1]")
+    ] = None,
+    top_k: Annotated[int | None, _option(_KERNEL, "--top-k", help="Propose only the k likeliest tokens.")] = None,
+    burn_in: Annotated[float, _option(_LENGTH, "--burn-in", help="Sweeps before the first kept state.")] = 15,
+    thin: Annotated[float, _option(_LENGTH, "--thin", help="Sweeps between kept states.")] = 5,
+    samples: Annotated[int, _option(_LENGTH, "--samples", "-n", help="Kept states a chain.")] = 1,
+    steps: Annotated[
+        int | None, _option(_LENGTH, "--steps", help="Total steps, instead of burn-in + samples x thin.")
+    ] = None,
+    seed: Annotated[int, _option(_LENGTH, "--seed", "-s", help="Seed of all random numbers.")] = 0,
+    output: Annotated[
+        str | None,
+        _option(_OUTPUT, "--output", "-o", metavar="FILE", help="JSONL or, by suffix, Parquet; - for stdout."),
+    ] = None,
+    overwrite: Annotated[bool, _option(_OUTPUT, "--overwrite", help="Replace an existing output.")] = False,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "float32",
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    token_budget: options.TokenBudget = None,
+) -> None:
+    """Draw correct samples from a masked language model by Metropolis–Hastings.
+
+    The target is exp(−E(x)/τ) over the free tokens. A sweep visits each of them once on average.
+    """
+    from maskropolis.records import check_output
+    from maskropolis.sampling import SamplingConfig, prepare
+
+    if output is not None:
+        check_output(output, overwrite)
+    config = SamplingConfig(
+        lengths=_numbers(length),
+        templates=tuple(template or ()),
+        texts=tuple(text or ()),
+        fixed=tuple(fix or ()),
+        chains=chains,
+        start=start,
+        energy=energy,
+        kernel=_with_settings(
+            kernel,
+            scan=scan,
+            k=block_size,
+            contiguous=contiguous or None,
+            proposal_temperature=proposal_temperature,
+            top_k=top_k,
+        ),
+        temperature=temperature,
+        final_temperature=final_temperature,
+        schedule=schedule,
+        burn_in=burn_in,
+        thin=thin,
+        samples=samples,
+        steps=steps,
+        seed=seed,
+    )
+    opened = options.open_model(model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget)
+    _run(prepare(opened, config), output, overwrite)
+
+
+def _run(prepared: Any, output: str | None, overwrite: bool) -> None:
+    from maskropolis.records import open_records
+    from maskropolis.sampling import run_prepared
+
+    with ExitStack() as stack:
+        write = None if output is None else stack.enter_context(open_records(output, overwrite))
+        result = run_prepared(prepared, keep=write)
+    if output is None:
+        for record in result:
+            typer.echo(f"{record['energy']:9.3f}  {record['text']}")
+    _report(result)
+
+
+def _report(result: Samples) -> None:
+    for notice in result.notices:
+        typer.echo(f"warning: {notice}; the other chains went on", err=True)
+    if result.interrupted:
+        typer.echo(f"interrupted after {result.steps} steps; {len(result)} samples were kept", err=True)
+    typer.echo(f"accepted {result.acceptance_rate:.1%} of proposals, {result.rows} model rows", err=True)
+    typer.echo(result.signature, err=True)
+    if result.interrupted:
+        sys.exit(130)
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    from maskropolis.errors import InputError
+
+    if text is None:
+        return ()
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"length {json.dumps(text)} is malformed; expected whole numbers such as 12 or 8,12,16"
+        ) from None
+
+
+def _with_settings(kernel: str | None, **settings: Any) -> str:
+    """The kernel specification with the settings that were given as options of their own."""
+    if kernel is None:
+        kernel = "block" if settings["k"] or settings["contiguous"] else "single-site"
+    given = ",".join(f"{key}={value}" for key, value in settings.items() if value is not None)
+    if not given:
+        return kernel
+    return f"{kernel}{',' if ':' in kernel else ':'}{given}"
