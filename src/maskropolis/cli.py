@@ -61,7 +61,7 @@ def main() -> None:
         _fail(str(error))
     except _Complaint as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message())
+            typer.echo(error.format_message())
             sys.exit(0)
         _fail(f"{error.format_message().rstrip('.')}; see `maskropolis --help`")
     except (KeyboardInterrupt, typer.Abort):
