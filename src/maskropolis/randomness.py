@@ -1,8 +1,8 @@
-"""Randomness as an input: one counter-based stream of uniforms a chain, and the three ways a kernel may use one.
+"""Randomness as an input: one counter-based stream of uniforms a chain, and the ways a kernel may use one.
 
-A kernel turns uniforms into decisions only through `pick`, `draw` and `accept`. So an observer can watch every decision
-together with its exact probabilities, which is how transition matrices are computed from the very code that runs
-(`maskropolis.chains.transition`).
+A kernel turns uniforms into decisions only through `pick`, `draw` and `accept` (`hopeless` foresees the last). So an
+observer can watch every decision together with its exact probabilities, which is how transition matrices are computed
+from the very code that runs (`maskropolis.chains.transition`).
 """
 
 from __future__ import annotations
@@ -103,3 +103,15 @@ def accept(log_ratio: Tensor, uniforms: Tensor) -> Tensor:
         yes = torch.nan_to_num(log_ratio, nan=-torch.inf).clamp(max=0).exp()
         observer(torch.stack([yes, 1 - yes], -1), uniforms)
     return uniforms.log() < log_ratio
+
+
+def hopeless(bound: Tensor, uniforms: Tensor) -> Tensor:
+    """[C] bool, True where `accept` with the same uniform says no to every log ratio ≤ `bound`.
+
+    The margin is far above rounding, so that the decision never differs. An observer is owed the exact probability of
+    the decision and sees nothing cut short: all False.
+    """
+    if _observer.get() is not None:
+        return torch.zeros_like(bound, dtype=torch.bool)
+    log_u = uniforms.log()
+    return log_u * (1 - 1e-9) > bound + 1e-9

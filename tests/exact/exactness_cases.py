@@ -1,4 +1,4 @@
-"""Every kernel of the registry in all its variants, as cases for the exactness tests. A new kernel must be added here."""
+"""Every registered kernel in all its variants, as cases for the exactness tests. A new kernel must be added here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from maskropolis.kernels import KERNELS, Kernel
 from maskropolis.kernels.proposal import MaskedProposal
 from maskropolis.models.tabular import TabularMaskedLM

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from exactness_cases import SITUATIONS, VARIANTS, Situation, Variant, exact_variants
+
 from maskropolis.chains.transition import (
     detailed_balance_error,
     invariance_error,

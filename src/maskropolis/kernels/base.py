@@ -11,8 +11,9 @@ from torch import Tensor
 
 from maskropolis.errors import NumericalError
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.randomness import accept
+from maskropolis.randomness import accept, hopeless
 from maskropolis.sequences import Sequences
+from maskropolis.targets.bounded import Stop, evaluate_bounded, is_bounded, promising_order
 from maskropolis.targets.energy import Energy, Evaluation, Known
 
 
@@ -24,13 +25,16 @@ class State:
         sequences: the tokens.
         evaluation: what the target energy says of them; None for a kernel without a target.
         step: steps made so far.
-        memory: what else a kernel carries from step to step, by name; each [C, …].
+        memory: what else a kernel carries from step to step, by name; each [C, …]. When a chain moves, `taken` sets its
+            floating-point entries to NaN, and the kernel that they belong to computes them anew.
+        inner: the state of a kernel inside this one, of C·L rows, L for each chain.
     """
 
     sequences: Sequences
     evaluation: Evaluation | None = None
     step: int = 0
     memory: dict[str, Tensor] = field(default_factory=dict)
+    inner: State | None = None
 
     @property
     def energy(self) -> Tensor:
@@ -46,7 +50,13 @@ class State:
             kept = None if evaluation.conditionals is None else evaluation.conditionals.rows(index)
             evaluation = Evaluation(evaluation.energy[index], evaluation.terms[index], kept)
         memory = {key: value[index] for key, value in self.memory.items()}
-        return State(self.sequences.rows(index), evaluation, self.step, memory)
+        inner = None if self.inner is None else self.inner.rows(self._inner_rows(index, len(self.inner.sequences)))
+        return State(self.sequences.rows(index), evaluation, self.step, memory, inner)
+
+    def _inner_rows(self, index: Tensor, rows: int) -> Tensor:
+        chains = index.nonzero()[:, 0] if index.dtype == torch.bool else index
+        each = rows // max(1, len(self.sequences))
+        return (chains[:, None] * each + torch.arange(each, device=chains.device)).flatten()
 
 
 class Info(NamedTuple):
@@ -54,7 +64,8 @@ class Info(NamedTuple):
 
     Attributes:
         accepted: [C] bool.
-        log_ratio: [C] float64, log of the acceptance ratio before min(1, ·); 0 where the proposal equals the state.
+        log_ratio: [C] float64, log of the acceptance ratio before min(1, ·); 0 where the proposal equals the state. An
+            upper bound of it where a proposal was rejected early.
         positions: [C, K] int64, positions that were proposed to change.
         changed: [C] int64, tokens that did change.
         rows: model rows evaluated, all chains together.
@@ -75,7 +86,9 @@ class Kernel(Protocol):
 
     name: ClassVar[str]
     exact: ClassVar[bool]
-    energy: Energy | None
+
+    @property
+    def energy(self) -> Energy | None: ...
 
     @property
     def uniforms_per_step(self) -> int: ...
@@ -124,6 +137,58 @@ def describe(kernel: Any) -> str:
     return f"{kernel.name}({inner})" if inner else str(kernel.name)
 
 
+class Proposal(NamedTuple):
+    """A move that has not been decided yet.
+
+    Attributes:
+        sequences: x'.
+        log_q: [C] float64, log q(x|x') − log q(x'|x); −inf where the reverse move is impossible.
+        positions: [C, K] int64, positions that were drawn anew.
+        known: a masked conditional of x' that was met on the way.
+        rows: model rows that it cost.
+    """
+
+    sequences: Sequences
+    log_q: Tensor
+    positions: Tensor
+    known: Known | None
+    rows: int
+
+
+class Proposer(Protocol):
+    """A kernel that is a proposal followed by one Metropolis decision, whose uniform is the last of a step."""
+
+    @property
+    def energy(self) -> Energy: ...
+
+    @property
+    def early_rejection(self) -> bool: ...
+
+    def propose(self, model: MaskedLM, state: State, uniforms: Tensor) -> Proposal: ...
+
+
+def propose_and_decide(
+    kernel: Proposer, model: MaskedLM, state: State, temperature: float | Tensor, uniforms: Tensor
+) -> tuple[State, Info]:
+    """One step of a `Proposer`."""
+    proposal = kernel.propose(model, state, uniforms)
+    decision = metropolis(
+        model,
+        kernel.energy,
+        state,
+        proposed=proposal.sequences,
+        log_q=proposal.log_q,
+        temperature=temperature,
+        uniforms=uniforms[:, -1],
+        known=proposal.known,
+        early=kernel.early_rejection,
+    )
+    changed = state.sequences.changes(decision.state.sequences)
+    moved = replace(decision.state, step=state.step + 1)
+    rows = proposal.rows + decision.rows
+    return moved, Info(decision.accepted, decision.log_ratio, proposal.positions, changed, rows)
+
+
 class Decision(NamedTuple):
     """Outcome of `metropolis`: the new state, accepted [C], log ratio [C], rows evaluated."""
 
@@ -142,11 +207,13 @@ def metropolis(
     temperature: float | Tensor,
     uniforms: Tensor,
     known: Known | None = None,
+    early: bool = False,
 ) -> Decision:
     """Accept x' with probability min(1, exp(−(E(x') − E(x))/τ) · q(x|x') / q(x'|x)).
 
     `log_q` [C] is log q(x|x') − log q(x'|x), −inf where the reverse move is impossible: such a move is rejected.
-    A proposal equal to the state costs no row, and so does an impossible one. `known` is a conditional of x'.
+    A proposal equal to the state costs no row, and so does an impossible one. `known` is a conditional of x'. With
+    `early`, an evaluation stops where its running sum already decides for rejection, if the energy has such a bound.
     Conditionals are kept if the state has some. Metropolis et al. (1953), Hastings (1970).
     """
     assert state.evaluation is not None
@@ -155,9 +222,17 @@ def metropolis(
     asked = (moved & (log_q > -torch.inf)).nonzero()[:, 0]
     evaluation = None
     if len(asked):
-        evaluation = evaluate_rows(model, energy, proposed, asked, state.evaluation.conditionals is not None, known)
-        tau = temperature[asked] if isinstance(temperature, Tensor) else temperature
-        log_ratio[asked] = (state.energy[asked] - evaluation.energy) / tau + log_q[asked]
+        tau = temperature if isinstance(temperature, Tensor) else torch.full_like(log_q, temperature)
+
+        def ratio(of: Tensor, found: Tensor) -> Tensor:
+            return (state.energy[of] - found) / tau[of] + log_q[of]
+
+        def stop(of: Tensor, partial: Tensor) -> Tensor:
+            return hopeless(ratio(asked[of], partial), uniforms[asked[of]])
+
+        early = early and is_bounded(energy)
+        evaluation = evaluate_rows(model, energy, state, proposed, asked, known, stop if early else None)
+        log_ratio[asked] = ratio(asked, evaluation.energy)
     accepted = accept(log_ratio, uniforms)
     if evaluation is not None:
         state = taken(state, proposed, asked, evaluation, accepted[asked])
@@ -165,12 +240,26 @@ def metropolis(
 
 
 def evaluate_rows(
-    model: MaskedLM, energy: Energy, sequences: Sequences, index: Tensor, keep: bool, known: Known | None = None
+    model: MaskedLM,
+    energy: Energy,
+    state: State,
+    proposed: Sequences,
+    index: Tensor,
+    known: Known | None = None,
+    stop: Stop | None = None,
 ) -> Evaluation:
-    """Energy of the chains `index` [K] only; an error names chains of the whole batch."""
+    """Energy of the chains `index` [K] of x' only; an error names chains of the whole batch.
+
+    Conditionals are kept if the state has some. `stop` ends the evaluation of chains by their running sums.
+    """
+    assert state.evaluation is not None
+    keep = state.evaluation.conditionals is not None
     part = None if known is None else Known(known.positions[index], known.logits[index])
     try:
-        return energy.evaluate(model, sequences.rows(index), keep=keep, known=part)
+        if stop is None:
+            return energy.evaluate(model, proposed.rows(index), keep=keep, known=part)
+        order = promising_order(state.sequences.rows(index), proposed.rows(index), state.evaluation.terms[index])
+        return evaluate_bounded(model, energy, proposed.rows(index), order, stop, keep=keep, known=part)
     except NumericalError as error:
         raise NumericalError(error.plain, index[list(error.chains)].tolist()) from None
 
@@ -187,5 +276,14 @@ def taken(state: State, proposed: Sequences, asked: Tensor, evaluation: Evaluati
     kept = state.evaluation.conditionals
     if kept is not None and evaluation.conditionals is not None:
         kept = kept.replaced(index, evaluation.conditionals.rows(accepted))
-    sequences = replace(state.sequences, tokens=tokens)
-    return replace(state, sequences=sequences, evaluation=Evaluation(energy, terms, kept))
+    return State(
+        replace(state.sequences, tokens=tokens),
+        Evaluation(energy, terms, kept),
+        state.step,
+        {key: _outdated(value, index) for key, value in state.memory.items()},
+        state.inner,
+    )
+
+
+def _outdated(value: Tensor, chains: Tensor) -> Tensor:
+    return value.index_fill(0, chains, torch.nan) if value.is_floating_point() else value

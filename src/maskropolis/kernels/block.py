@@ -8,13 +8,13 @@ Goyal, Dyer & Berg-Kirkpatrick (2022), arXiv 2106.02736, section on block propos
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError
-from maskropolis.kernels.base import Info, State, describe, metropolis, register
+from maskropolis.kernels.base import Info, Proposal, State, describe, propose_and_decide, register
 from maskropolis.kernels.proposal import MaskedProposal, at
 from maskropolis.kernels.scan import free_in_order
 from maskropolis.models.protocol import MaskedLM
@@ -26,7 +26,7 @@ from maskropolis.targets.energy import NORM, Energy, block_conditionals
 @register("block", exact=True)
 @dataclass(frozen=True)
 class Block:
-    """n+1 model rows a chain and step. A chain with fewer than k free positions uses all of them.
+    """At most n+1 model rows a chain and step. A chain with fewer than k free positions uses all of them.
 
     `contiguous` takes k neighbours in the order of the free positions, else k are drawn without replacement.
     """
@@ -35,6 +35,7 @@ class Block:
     proposal: MaskedProposal = MaskedProposal()
     k: int = 2
     contiguous: bool = False
+    early_rejection: bool = True
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -54,7 +55,7 @@ class Block:
     def init(self, model: MaskedLM, sequences: Sequences) -> State:
         return State(sequences, self.energy.evaluate(model, sequences))
 
-    def step(self, model: MaskedLM, state: State, temperature: float | Tensor, uniforms: Tensor) -> tuple[State, Info]:
+    def propose(self, model: MaskedLM, state: State, uniforms: Tensor) -> Proposal:
         """One block of each chain; `uniforms` [C, uniforms_per_step]."""
         x, first = state.sequences, self._for_positions
         choose = contiguous_block if self.contiguous else scattered_block
@@ -67,11 +68,11 @@ class Block:
             new[:, j] = draw(log_q_j, uniforms[:, first + j])
             log_q += torch.where(used[:, j], at(log_q_j, old[:, j]) - at(log_q_j, new[:, j]), 0.0)
         new = torch.where(used, new, new[:, :1])
-        proposed = x.with_tokens(block, new)
-        decision = metropolis(model, self.energy, state, proposed, log_q, temperature, uniforms[:, -1])
-        changed = x.changes(decision.state.sequences)
-        moved = replace(decision.state, step=state.step + 1)
-        return moved, Info(decision.accepted, decision.log_ratio, block, changed, decision.rows + len(x))
+        return Proposal(x.with_tokens(block, new), log_q, block, known=None, rows=len(x))
+
+    def step(self, model: MaskedLM, state: State, temperature: float | Tensor, uniforms: Tensor) -> tuple[State, Info]:
+        """`uniforms` [C, uniforms_per_step]."""
+        return propose_and_decide(self, model, state, temperature, uniforms)
 
     def signature(self) -> str:
         return describe(self)

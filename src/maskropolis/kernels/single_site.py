@@ -8,11 +8,11 @@ Goyal, Dyer & Berg-Kirkpatrick (2022), arXiv 2106.02736, algorithm 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from maskropolis.kernels.base import Info, State, describe, metropolis, register
+from maskropolis.kernels.base import Info, Proposal, State, describe, propose_and_decide, register
 from maskropolis.kernels.proposal import MaskedProposal, at
 from maskropolis.kernels.scan import next_position, require_scan
 from maskropolis.models.protocol import MaskedLM
@@ -25,10 +25,11 @@ from maskropolis.targets.energy import NORM, Energy, Known, conditionals_at
 @register("single-site", exact=True)
 @dataclass(frozen=True)
 class SingleSite:
-    """n−1 model rows a chain and step: the conditional at t is kept from the last energy evaluation, and the row masked
-    at t is the same for x and x'. Where the conditionals exceed the memory budget, that one row is computed anew.
+    """At most n−1 model rows a chain and step: the conditional at t is kept from the last energy evaluation, and the
+    row masked at t is the same for x and x'. Where the conditionals exceed the memory budget, this row is computed
+    anew. With the norm energy, a proposal is rejected as soon as the running sum of E(x') decides it.
 
-    `keep_conditionals` and `reuse_row` switch the two shortcuts off; the chain stays the same.
+    `keep_conditionals`, `reuse_row` and `early_rejection` switch the shortcuts; the chain stays the same.
     """
 
     energy: Energy = NORM
@@ -36,6 +37,7 @@ class SingleSite:
     scan: str = "random"
     keep_conditionals: bool = True
     reuse_row: bool = True
+    early_rejection: bool = True
 
     def __post_init__(self) -> None:
         require_scan(self.scan)
@@ -51,7 +53,7 @@ class SingleSite:
         keep = self.keep_conditionals and fits(model, sequences)
         return State(sequences, self.energy.evaluate(model, sequences, keep=keep))
 
-    def step(self, model: MaskedLM, state: State, temperature: float | Tensor, uniforms: Tensor) -> tuple[State, Info]:
+    def propose(self, model: MaskedLM, state: State, uniforms: Tensor) -> Proposal:
         """One position of each chain; `uniforms` [C, 3]."""
         assert state.evaluation is not None
         x, kept = state.sequences, state.evaluation.conditionals
@@ -59,20 +61,17 @@ class SingleSite:
         logits = conditionals_at(model, x, t) if kept is None else kept.at(t)
         log_q = self.proposal.log_prob(logits, model.allowed)
         old, new = x.tokens_at(t), draw(log_q, uniforms[:, 1])
-        decision = metropolis(
-            model,
-            self.energy,
-            state,
-            proposed=x.with_tokens(t, new),
+        return Proposal(
+            x.with_tokens(t, new),
             log_q=at(log_q, old) - at(log_q, new),
-            temperature=temperature,
-            uniforms=uniforms[:, 2],
+            positions=t[:, None],
             known=Known(t, logits) if self.reuse_row else None,
+            rows=len(x) if kept is None else 0,
         )
-        rows = decision.rows + (len(x) if kept is None else 0)
-        changed = (decision.accepted & (new != old)).long()
-        moved = replace(decision.state, step=state.step + 1)
-        return moved, Info(decision.accepted, decision.log_ratio, t[:, None], changed, rows)
+
+    def step(self, model: MaskedLM, state: State, temperature: float | Tensor, uniforms: Tensor) -> tuple[State, Info]:
+        """`uniforms` [C, 3]."""
+        return propose_and_decide(self, model, state, temperature, uniforms)
 
     def signature(self) -> str:
         return describe(self)

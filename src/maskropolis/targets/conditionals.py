@@ -38,9 +38,9 @@ class Conditionals:
         return self.logits[chains[:, None], self.slot.gather(1, positions)]
 
     def replaced(self, chains: Tensor, other: Conditionals) -> Conditionals:
-        """A copy in which `chains` ([K] int64) hold the K rows of `other`."""
-        logits = self.logits.clone()
-        logits[chains] = other.logits[:, : logits.shape[1]]
+        """A copy in which `chains` ([K] int64) hold the K rows of `other`, whose n may be smaller or larger."""
+        logits, common = self.logits.clone(), min(self.logits.shape[1], other.logits.shape[1])
+        logits[chains, :common] = other.logits[:, :common]
         return Conditionals(logits, self.slot)
 
     def rows(self, index: Tensor) -> Conditionals:

@@ -71,37 +71,56 @@ class MaskedEnergy:
     normalised: bool
 
     def term(self, logits: Tensor, tokens: Tensor) -> Tensor:
-        """[N] float64, the share of one position from its masked conditional: logits [N, V], tokens [N]."""
+        """[N] float64, the share of one position from its masked conditional: logits [N, V], tokens [N].
+
+        −log p is ≥ 0; the clamp keeps it so where float32 rounds.
+        """
         at = logits.gather(1, tokens[:, None])[:, 0].double()
-        return logits.logsumexp(-1).double() - at if self.normalised else -at
+        return (logits.logsumexp(-1).double() - at).clamp(min=0) if self.normalised else -at
 
     def evaluate(
         self, model: MaskedLM, sequences: Sequences, *, keep: bool = False, known: Known | None = None
     ) -> Evaluation:
         """See `Energy.evaluate`. Works through the rows batch by batch; without `keep` no [C, n, V] is ever held."""
-        terms = torch.zeros(sequences.tokens.shape, dtype=torch.float64, device=sequences.device)
-        kept: Conditionals | None = None
-        skip = None
-        if known is not None:
-            skip = torch.zeros_like(sequences.free).scatter(1, known.positions[:, None], True)
-            found = self.term(known.logits, sequences.tokens_at(known.positions))
-            terms.scatter_(1, known.positions[:, None], found[:, None])
-            if keep:
-                kept = Conditionals.empty(sequences, known.logits.shape[-1], known.logits.dtype)
-                _store(kept, torch.arange(len(sequences), device=sequences.device), known.positions, known.logits)
-        rows = single_mask_rows(sequences, skip)
+        tally = Tally(self, sequences, keep, known)
+        rows = single_mask_rows(sequences, ~tally.todo)
         for index, logits in batches(model, sequences, rows):
-            chain, position, at = rows.chain[index], rows.asked[index, 0], logits[:, 0]
-            terms[chain, position] = self.term(at, sequences.tokens[chain, position])
-            if keep:
-                if kept is None:
-                    kept = Conditionals.empty(sequences, at.shape[-1], at.dtype)
-                _store(kept, chain, position, at)
-        return Evaluation(terms.sum(1), terms, kept, len(rows))
+            tally.add(rows.chain[index], rows.asked[index, 0], logits[:, 0])
+        return tally.evaluation()
 
 
-def _store(kept: Conditionals, chain: Tensor, position: Tensor, logits: Tensor) -> None:
-    kept.logits[chain, kept.slot[chain, position]] = logits
+class Tally:
+    """An evaluation of a masked energy under way: takes masked conditionals one by one, in any order.
+
+    Attributes:
+        terms: [C, T] float64 so far.
+        todo: [C, T] bool, the free positions but the known ones.
+    """
+
+    def __init__(self, energy: MaskedEnergy, sequences: Sequences, keep: bool, known: Known | None = None) -> None:
+        self._energy, self._sequences, self._keep = energy, sequences, keep
+        self._kept: Conditionals | None = None
+        self._rows = 0
+        self.terms = torch.zeros(sequences.tokens.shape, dtype=torch.float64, device=sequences.device)
+        self.todo = sequences.free
+        if known is not None:
+            self.todo = sequences.free.scatter(1, known.positions[:, None], False)
+            self._put(torch.arange(len(sequences), device=sequences.device), known.positions, known.logits)
+
+    def add(self, chain: Tensor, position: Tensor, logits: Tensor) -> None:
+        """Masked conditionals [N, V] of chains [N] at positions [N], one model row each."""
+        self._rows += len(chain)
+        self._put(chain, position, logits)
+
+    def _put(self, chain: Tensor, position: Tensor, logits: Tensor) -> None:
+        self.terms[chain, position] = self._energy.term(logits, self._sequences.tokens[chain, position])
+        if self._keep:
+            if self._kept is None:
+                self._kept = Conditionals.empty(self._sequences, logits.shape[-1], logits.dtype)
+            self._kept.logits[chain, self._kept.slot[chain, position]] = logits
+
+    def evaluation(self) -> Evaluation:
+        return Evaluation(self.terms.sum(1), self.terms, self._kept, self._rows)
 
 
 RAW = MaskedEnergy("raw", normalised=False)

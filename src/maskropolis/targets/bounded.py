@@ -1,0 +1,77 @@
+"""Energies that stop early: E_norm is a sum of terms ≥ 0, so its running sum bounds it from below.
+
+A proposal is rejected as soon as the running sum of E(x') exceeds B = E(x) + τ(log q_rev − log q_fwd − log u): the same
+decision as from the whole sum. The raw energy has no such bound: its terms −f_t are minus unnormalised logits, which
+nothing but the size of the network limits, so a term not yet seen could always turn the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from maskropolis.models.protocol import MaskedLM
+from maskropolis.models.rows import Rows, batches
+from maskropolis.sequences import Sequences
+from maskropolis.targets.energy import Energy, Evaluation, Known, MaskedEnergy, Tally
+
+Stop = Callable[[Tensor, Tensor], Tensor]
+"""(chains [K] int64, their running sums [K]) -> [K] bool: which evaluations can end."""
+
+
+def is_bounded(energy: Energy) -> bool:
+    """Whether every term of the energy is ≥ 0."""
+    return isinstance(energy, MaskedEnergy) and energy.normalised
+
+
+def evaluate_bounded(
+    model: MaskedLM,
+    energy: Energy,
+    sequences: Sequences,
+    priority: Tensor,
+    stop: Stop,
+    *,
+    keep: bool = False,
+    known: Known | None = None,
+) -> Evaluation:
+    """`energy.evaluate`, but chains leave as soon as `stop` says so; their energy is then the running sum.
+
+    `priority` [C, T]: positions of large priority are evaluated first. In every round each chain that is left gives so
+    many of its next positions that a forward pass stays full while chains drop out.
+    """
+    assert isinstance(energy, MaskedEnergy)
+    tally = Tally(energy, sequences, keep, known)
+    order = torch.where(tally.todo, priority, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    counts, done = tally.todo.sum(1), 0
+    live = _undecided(torch.arange(len(sequences), device=sequences.device), counts, tally, stop, done)
+    while len(live):
+        each = max(1, _round(model, sequences) // len(live))
+        ranks = torch.arange(done, done + each, device=live.device)
+        which, rank = (ranks[None, :] < counts[live, None]).nonzero(as_tuple=True)
+        chain, position = live[which], order[live[which], ranks[rank]]
+        rows = Rows(chain, position[:, None], position[:, None])
+        for index, logits in batches(model, sequences, rows):
+            tally.add(chain[index], position[index], logits[:, 0])
+        done += each
+        live = _undecided(live, counts, tally, stop, done)
+    return tally.evaluation()
+
+
+def _undecided(live: Tensor, counts: Tensor, tally: Tally, stop: Stop, done: int) -> Tensor:
+    live = live[counts[live] > done]
+    return live[~stop(live, tally.terms[live].sum(1))]
+
+
+def _round(model: MaskedLM, sequences: Sequences) -> int:
+    """Rows in one round: a quarter of what a forward pass may hold keeps the machine busy and decisions frequent."""
+    return max(1, model.budget.tokens // (4 * max(1, sequences.width)))
+
+
+def promising_order(before: Sequences, proposed: Sequences, terms: Tensor) -> Tensor:
+    """[C, T] priorities that let the running sum grow fast: the terms of x, raised near the tokens that changed.
+
+    `terms` [C, T] are those of `before`.
+    """
+    return terms
