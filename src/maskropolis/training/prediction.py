@@ -1,0 +1,56 @@
+"""The forward pass of training: the body over whole rows, the output layer at the chosen positions only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskropolis.models.split import BodyAndHead, check
+from maskropolis.training.objectives import Corrupted
+
+
+class Predictor:
+    """Logits of one masked LM at chosen positions. Falls back to the full forward pass if the model cannot be split."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._parts = self._split()
+
+    def _split(self) -> BodyAndHead | None:
+        try:
+            parts = BodyAndHead(self.model)
+        except ValueError:
+            return None
+        was_training = self.model.training
+        self.model.eval()
+        device = next(self.model.parameters()).device
+        probe = torch.arange(8, device=device).unsqueeze(0) % self.model.config.vocab_size
+        try:
+            return parts if check(self.model, parts, probe) else None
+        finally:
+            self.model.train(was_training)
+
+    def logits(self, tokens: Tensor, chosen: Tensor) -> Tensor:
+        """[K, V] at the K places where `chosen` [N, T] is True; `tokens` [N, T] hold no padding."""
+        if self._parts is None:
+            return self.model(input_ids=tokens).logits[chosen]
+        hidden = self._parts.body(tokens)
+        return self._parts.head(hidden[chosen].unsqueeze(0))[0]
+
+
+def losses(predictor: Predictor, truth: np.ndarray, corrupted: Corrupted, device: torch.device) -> Tensor:
+    """Cross-entropy in nats at each chosen position, [K] float32, in row order."""
+    tokens = torch.from_numpy(corrupted.tokens).to(device)
+    chosen = torch.from_numpy(corrupted.chosen).to(device)
+    labels = torch.from_numpy(truth[corrupted.chosen]).to(device)
+    return torch.nn.functional.cross_entropy(predictor.logits(tokens, chosen).float(), labels, reduction="none")
+
+
+def objective_value(each: Tensor, corrupted: Corrupted) -> Tensor:
+    """The loss of a batch: weighted sum over the chosen positions, divided by the objective's normaliser."""
+    if corrupted.weights is not None:
+        each = each * torch.from_numpy(corrupted.weights[corrupted.chosen]).to(each)
+    return each.sum() / corrupted.normaliser

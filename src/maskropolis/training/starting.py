@@ -1,0 +1,101 @@
+"""The model a training run starts from: a saved masked LM, an encoder that gets an output layer, or nothing at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import nn
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from maskropolis.errors import InputError, ModelError
+
+
+def load_tokenizer(name: str) -> Any:
+    """The fast tokenizer of a saved model. Raises `ModelError`."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except Exception as error:
+        raise ModelError(f"no tokenizer for '{name}': {error}") from None
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(f"the tokenizer of '{name}' has no tokenizer.json; training needs a fast tokenizer")
+    return tokenizer
+
+
+def load_model(name: str, dropout: float = 0.0) -> Any:
+    """The masked LM saved under `name`; an encoder without an output layer gets one. Raises `ModelError`."""
+    if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
+        raise ModelError(f"'{name}' is a folder without config.json; expected a saved transformers model")
+    before = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    try:
+        model, report = AutoModelForMaskedLM.from_pretrained(
+            name, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+        )
+    except Exception as error:
+        raise ModelError(f"'{name}' is not an encoder to start from: {' '.join(str(error).split())[:300]}") from None
+    finally:
+        transformers.logging.set_verbosity(before)
+    missing = set(report["missing_keys"])
+    body = [key for key in missing if key.startswith(f"{model.base_model_prefix}.") and "pooler" not in key]
+    if body:
+        raise ModelError(
+            f"'{name}' is not an encoder to start from: {len(body)} of its weights are missing, e.g. {min(body)}"
+        )
+    _plain_head(model, missing)
+    set_dropout(model, dropout)
+    return model
+
+
+def _plain_head(model: nn.Module, missing: set[str]) -> None:
+    """Square layers of a head that was not in the file become the identity: hidden states face the embeddings as
+    they are, which is a better start than a random rotation."""
+    for name, module in model.named_modules():
+        square = isinstance(module, nn.Linear) and module.in_features == module.out_features
+        if square and f"{name}.weight" in missing:
+            nn.init.eye_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
+def set_dropout(model: nn.Module, rate: float) -> None:
+    """One rate for every dropout of the model, in the modules and in the configuration that is saved."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = rate
+    for key in list(vars(model.config)):
+        if key.endswith(("_dropout", "_dropout_prob")) and getattr(model.config, key) is not None:
+            setattr(model.config, key, rate)
+
+
+def keep_tokens(model: Any, old: np.ndarray) -> None:
+    """Embeddings and output layer cut to the rows `old` [V] of the former vocabulary, in place."""
+    rows = torch.as_tensor(old)
+    embeddings = model.get_input_embeddings().weight.detach()
+    if int(rows.max()) >= len(embeddings):
+        raise InputError(f"the model embeds {len(embeddings)} tokens, fewer than its tokenizer has")
+    output = model.get_output_embeddings()
+    bias = None if output is None or output.bias is None else output.bias.detach()[rows].clone()
+    kept = embeddings[rows].clone()
+    weight = None if output is None else output.weight.detach()[rows].clone()
+    model.resize_token_embeddings(len(rows), mean_resizing=False)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.copy_(kept)
+        output = model.get_output_embeddings()
+        if output is not None and weight is not None:
+            output.weight.copy_(weight)
+        if bias is not None:
+            output.bias.copy_(bias)
+
+
+def start_output_bias(model: Any, counts: np.ndarray) -> None:
+    """The output bias as the log frequency of each token: what a model that has seen no context should say."""
+    output = model.get_output_embeddings()
+    if output is None or getattr(output, "bias", None) is None:
+        return
+    seen = counts.astype(np.float64) + 1
+    with torch.no_grad():
+        output.bias.copy_(torch.from_numpy(np.log(seen / seen.sum())).to(output.bias.dtype))
