@@ -9,13 +9,33 @@ state with a known probability. No sampling, no second implementation of the ker
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from maskropolis.kernels.base import Kernel
+from maskropolis.chains.markov import (
+    detailed_balance_error,
+    invariance_error,
+    spectral_gap,
+    stationary_distribution,
+    total_variation,
+)
+from maskropolis.kernels.base import Kernel, State
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.randomness import observed
 from maskropolis.sequences import Sequences
+
+__all__ = [
+    "detailed_balance_error",
+    "identity",
+    "invariance_error",
+    "spectral_gap",
+    "stationary_distribution",
+    "total_variation",
+    "transition_matrix",
+    "transition_of_states",
+]
 
 _UNSET = 0.25  # uniforms not set yet carry their row and column: _UNSET + (row · columns + column) · _GRAIN
 _GRAIN = 2.0**-40
@@ -29,15 +49,26 @@ def transition_matrix(
     `states` [S, T] must hold every state that can be reached. `step` is the step number, which systematic scans use.
     Raises `ValueError` if the kernel leaves `states`.
     """
-    size = len(states)
+    return transition_of_states(model, kernel, kernel.init(model, states), temperature, step)
+
+
+def transition_of_states(
+    model: MaskedLM, kernel: Kernel, states: State, temperature: float = 1.0, step: int = 0
+) -> Tensor:
+    """As `transition_matrix`, for kernels whose state is more than one sequence: S states as the kernel holds them.
+
+    Two states are the same when their tokens, the integers in their memory and their inner states are.
+    """
+    size = len(states.sequences)
     origin, weight = torch.arange(size), torch.ones(size, dtype=torch.float64)
     uniforms = torch.full((size, kernel.uniforms_per_step), torch.nan, dtype=torch.float64)
     matrix = torch.zeros(size, size, dtype=torch.float64)
-    lookup = {tuple(row): index for index, row in enumerate(states.tokens.tolist())}
+    states = _at_step(states, step)
+    lookup = {tuple(row): index for index, row in enumerate(identity(states).tolist())}
     while len(origin):
-        result, column, outcomes = _observe_step(model, kernel, states.rows(origin), temperature, step, uniforms)
+        reached, column, outcomes = _observe_step(model, kernel, states.rows(origin), temperature, uniforms)
         done = column < 0
-        for o, w, row in zip(origin[done].tolist(), weight[done].tolist(), result.tokens[done].tolist(), strict=True):
+        for o, w, row in zip(origin[done].tolist(), weight[done].tolist(), reached[done].tolist(), strict=True):
             if tuple(row) not in lookup:
                 raise ValueError(f"the kernel '{kernel.name}' reached a state that was not listed")
             matrix[o, lookup[tuple(row)]] += w
@@ -47,14 +78,28 @@ def transition_matrix(
     return matrix
 
 
+def identity(state: State) -> Tensor:
+    """[C, K] int64: what tells the states of a chain apart. Floating-point memory is derived from it and left out."""
+    whole = [value for value in state.memory.values() if not value.is_floating_point()]
+    parts = [state.sequences.tokens, *(value.reshape(len(value), -1).long() for value in whole)]
+    if state.inner is not None:
+        parts.append(identity(state.inner).reshape(len(state.sequences), -1))
+    return torch.cat(parts, 1)
+
+
+def _at_step(state: State, step: int) -> State:
+    return replace(state, step=step, inner=None if state.inner is None else _at_step(state.inner, step))
+
+
 def _observe_step(
-    model: MaskedLM, kernel: Kernel, sequences: Sequences, temperature: float, step: int, uniforms: Tensor
-) -> tuple[Sequences, Tensor, Tensor]:
-    """Run one step; for each row the first unset column that it used (−1: none) and its outcome probabilities."""
+    model: MaskedLM, kernel: Kernel, state: State, temperature: float, uniforms: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run one step. For each row: the identity of the state reached, the first unset column that it used (−1: none),
+    and the probabilities of the outcomes there."""
     rows, columns = uniforms.shape
     labels = torch.arange(rows * columns, dtype=torch.float64).view(rows, columns)
-    filled = torch.where(uniforms.isnan(), _UNSET + labels * _GRAIN, uniforms)
     unset = uniforms.isnan()
+    filled = torch.where(unset, _UNSET + labels * _GRAIN, uniforms)
     first = torch.full((rows,), -1, dtype=torch.long)
     outcomes: list[Tensor | None] = [None] * rows
 
@@ -66,8 +111,6 @@ def _observe_step(
             if unset[row, column] and first[row] < 0:
                 first[row], outcomes[row] = column, probabilities[index]
 
-    state = kernel.init(model, sequences)
-    state = type(state)(state.sequences, state.evaluation, step, state.memory)
     with observed(observer):
         after, _ = kernel.step(model, state, temperature, filled)
     most = max((len(p) for p in outcomes if p is not None), default=0)
@@ -75,7 +118,7 @@ def _observe_step(
     for index, found in enumerate(outcomes):
         if found is not None:
             table[index, : len(found)] = found
-    return after.sequences, first, table
+    return identity(after), first, table
 
 
 def _branch(
@@ -88,34 +131,3 @@ def _branch(
     uniforms = uniforms[row].clone()
     uniforms[torch.arange(len(row)), column[row]] = middle
     return origin[row], weight[row] * probability, uniforms
-
-
-def stationary_distribution(matrix: Tensor) -> Tensor:
-    """The distribution [S] with π P = π of an irreducible chain, by solving the linear system in float64."""
-    size = len(matrix)
-    system = torch.cat([(matrix.T - torch.eye(size, dtype=matrix.dtype)), torch.ones(1, size, dtype=matrix.dtype)])
-    right = torch.zeros(size + 1, 1, dtype=matrix.dtype)
-    right[-1] = 1
-    return torch.linalg.lstsq(system, right, driver="gelsd").solution[:, 0]
-
-
-def detailed_balance_error(matrix: Tensor, target: Tensor) -> float:
-    """max |π_i P_ij − π_j P_ji|."""
-    flow = target[:, None] * matrix
-    return float((flow - flow.T).abs().max())
-
-
-def invariance_error(matrix: Tensor, target: Tensor) -> float:
-    """max |π P − π|."""
-    return float((target @ matrix - target).abs().max())
-
-
-def total_variation(p: Tensor, q: Tensor) -> float:
-    """½ Σ |p − q|."""
-    return float((p - q).abs().sum() / 2)
-
-
-def spectral_gap(matrix: Tensor) -> float:
-    """1 − the second largest modulus of an eigenvalue: 0 does not mix, 1 mixes in one step."""
-    moduli = torch.linalg.eigvals(matrix).abs().sort(descending=True).values
-    return float(1 - moduli[1]) if len(moduli) > 1 else 1.0

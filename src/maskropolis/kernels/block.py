@@ -9,6 +9,7 @@ Goyal, Dyer & Berg-Kirkpatrick (2022), arXiv 2106.02736, section on block propos
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ class Block:
 
     `contiguous` takes k neighbours in the order of the free positions, else k are drawn without replacement.
     """
+
+    variants: ClassVar[tuple[str, ...]] = ("block:k=3", "block:contiguous=yes", "block:proposal_temperature=0.6")
 
     energy: Energy = NORM
     proposal: MaskedProposal = MaskedProposal()

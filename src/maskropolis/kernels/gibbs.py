@@ -10,6 +10,7 @@ temperature.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ class Gibbs:
 
     The temperature of the run multiplies that of the proposal: without an energy it can act on nothing else.
     """
+
+    variants: ClassVar[tuple[str, ...]] = ("gibbs:scan=left-to-right", "gibbs:top_k=2")
 
     energy: Energy | None = None
     proposal: MaskedProposal = MaskedProposal()

@@ -9,6 +9,7 @@ Goyal, Dyer & Berg-Kirkpatrick (2022), arXiv 2106.02736, algorithm 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -31,6 +32,13 @@ class SingleSite:
 
     `keep_conditionals`, `reuse_row` and `early_rejection` switch the shortcuts; the chain stays the same.
     """
+
+    variants: ClassVar[tuple[str, ...]] = (
+        "single-site:proposal_temperature=1.7",
+        "single-site:top_k=2",
+        "single-site:scan=left-to-right",
+        "single-site:scan=back-and-forth",
+    )
 
     energy: Energy = NORM
     proposal: MaskedProposal = MaskedProposal()

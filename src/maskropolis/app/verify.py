@@ -1,0 +1,215 @@
+"""`maskropolis verify`: a certificate that every kernel samples what it claims, computed on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maskropolis.app import model_options as options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from maskropolis.chains.certificate import Certificate
+    from maskropolis.chains.situations import Situation
+
+_REAL = "Real model"
+
+
+def register(application: typer.Typer) -> None:
+    application.command("verify")(verify)
+
+
+def verify(
+    model: options.Model = None,
+    tokenizer: options.Tokenizer = None,
+    template: Annotated[
+        str | None,
+        typer.Option("--template", "-t", metavar="TEXT", help="Two or three [MASK].", rich_help_panel=_REAL),
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKEN[,TOKEN…]",
+            help="What may stand at the masks; default: the likeliest.",
+            rich_help_panel=_REAL,
+        ),
+    ] = None,
+    shortlist: Annotated[int, typer.Option(help="How many of the likeliest tokens.", rich_help_panel=_REAL)] = 3,
+    tables_only: Annotated[bool, typer.Option("--tables-only", help="Small tabular models only, no real one.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="A line for each energy and temperature.")] = False,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write every certificate; - for stdout.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
+    device: options.Device = "auto",
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+) -> None:
+    """Certify every kernel against distributions that can be enumerated; exit 1 if an exact one is not.
+
+    Full transition matrices are computed from the code that samples, on small tabular models and on a real model
+    restricted to a template and a few tokens. Also measured: how far the model's masked conditionals are from those of
+    one joint distribution.
+    """
+    import torch
+    from rich.console import Console
+
+    from maskropolis.chains.certificate import certify_all
+    from maskropolis.chains.situations import real_situation, tabular_situations
+    from maskropolis.records import check_output
+
+    if json_file is not None:
+        check_output(json_file, overwrite)
+    console = Console(stderr=json_file == "-", highlight=False, width=None)
+    situations = list(tabular_situations())
+    if not tables_only:
+        opened = options.open_model(
+            model, tokenizer, device, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
+        )
+        listed = tuple(token.strip() for token in tokens.split(",")) if tokens else ()
+        chosen = template or (_TEMPLATE if model is None else None)
+        situations.append(real_situation(opened, chosen, listed, shortlist))
+    with torch.inference_mode():
+        found = list(certify_all(situations))
+        _print_table(console, found, every)
+        if not tables_only:
+            _print_consistency(console, opened, situations[-1])
+    if json_file is not None:
+        _write(json_file, [certificate.to_json() for certificate in found], overwrite)
+    _conclude(console, found)
+
+
+_TEMPLATE = "The [MASK] was very [MASK]."
+
+
+def _print_table(console: Console, found: list[Certificate], every: bool) -> None:
+    from rich.table import Table
+
+    table = Table(title="Certificate of exactness", title_justify="left", box=None, pad_edge=False)
+    for column in ("kernel", "model", "target"):
+        table.add_column(column, overflow="fold")
+    for column in ("|πP − π|", "TV", "gap", "verdict"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for group in _groups(found, every):
+        table.add_row(*_row(group))
+    console.print(table)
+
+
+def _groups(found: list[Certificate], every: bool) -> list[list[Certificate]]:
+    """Certificates shown in one line: without `every`, one line a kernel, tables and real model apart."""
+    groups: dict[Any, list[Certificate]] = {}
+    for index, certificate in enumerate(found):
+        kind = "tabular models" if certificate.model.startswith("tabular") else certificate.model
+        key = index if every else (certificate.kernel, kind)
+        groups.setdefault(key, []).append(certificate)
+    return list(groups.values())
+
+
+def _row(group: list[Certificate]) -> list[str]:
+    from rich.markup import escape
+
+    first = group[0]
+    models = {certificate.model for certificate in group}
+    where = first.model if len(models) == 1 else f"{len(models)} tabular models"
+    energies, temperatures = {c.energy for c in group}, {c.temperature for c in group}
+    target = f"{'/'.join(sorted(energies))}, τ {'/'.join(f'{t:g}' for t in sorted(temperatures))}"
+    gaps = [c.spectral_gap for c in group]
+    return [
+        escape(first.kernel),
+        escape(where),
+        target,
+        f"{_worst(c.invariance_error for c in group):.1e}",
+        f"{_worst(c.total_variation for c in group):.1e}",
+        _span(gaps),
+        _verdict(group),
+    ]
+
+
+def _worst(values: Any) -> float:
+    """The largest, NaN if there is one."""
+    listed = list(values)
+    return float("nan") if any(value != value for value in listed) else max(listed)
+
+
+def _span(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.2g}" if len(values) == 1 else f"{low:.2g}–{high:.2g}"
+
+
+def _verdict(group: list[Certificate]) -> str:
+    if any(c.problem for c in group):
+        return "[bold red]cannot be certified[/]"
+    if not all(c.holds for c in group):
+        return "[bold red]NOT EXACT[/]"
+    if not group[0].exact:
+        return "[yellow]no target[/]"
+    apart = max(c.classes for c in group) > 1
+    return "[green]exact[/]" + (", not irreducible" if apart else "")
+
+
+def _print_consistency(console: Console, model: Any, situation: Situation) -> None:
+    from rich.markup import escape
+
+    from maskropolis.chains.consistency import discrepancies
+
+    narrow: Any = situation.model
+    shortlist = narrow.allowed.nonzero()[:, 0]
+    found = discrepancies(narrow, situation.states.rows(shortlist[:1]), shortlist)
+    worst = found[0]
+    ids = narrow.kept.tolist()
+
+    def piece(token: int) -> str:
+        return str(model.codec.pieces([ids[token]])[0])
+
+    row = [piece(t) if t < len(ids) else "…" for t in worst.context]
+    i, j = worst.positions
+    row[i], row[j] = "‹i›", "‹j›"
+    a, other_a, b, other_b = map(piece, worst.tokens)
+    left, right = worst.log_odds_ratios
+    console.print(
+        f"\nMasked conditionals of {escape(model.name)} against one joint distribution: log odds ratio of "
+        f"{escape(f'{a}/{other_a} at i and {b}/{other_b} at j')} in “{escape(' '.join(row))}”"
+    )
+    console.print(f"  composed from p(i | j): {left:+.3f} nats, from p(j | i): {right:+.3f} nats")
+    console.print(
+        f"  discrepancy {worst.largest:.3f} nats at the worst pair (median {worst.median:.3f}); it would be 0 if the "
+        "conditionals belonged\n  to one joint distribution. So Gibbs has no declared target, and exact kernels "
+        "correct by an energy."
+    )
+
+
+def _write(file: str, values: list[dict[str, Any]], overwrite: bool) -> None:
+    import json
+
+    from maskropolis.records import open_output
+
+    with open_output(file, overwrite) as stream:
+        stream.write((json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def _conclude(console: Console, found: list[Certificate]) -> None:
+    """One sentence; exit code 1 if a certificate does not hold."""
+    from maskropolis.chains.certificate import TOLERANCE
+
+    wrong = [certificate for certificate in found if not certificate.holds]
+    exact = [c for c in found if c.exact and c.holds]
+    if not wrong:
+        largest = max(c.invariance_error for c in exact)
+        names = {c.kernel for c in exact}
+        console.print(
+            f"\n{len(names)} exact kernels and variants leave their targets invariant in {len(exact)} cases: "
+            f"largest error {largest:.1e} (tolerance {TOLERANCE:.0e})."
+        )
+        return
+    for certificate in wrong:
+        what = certificate.problem or f"declared exact, but |πP − π| = {certificate.invariance_error:.2e}"
+        if not certificate.problem and certificate.invariance_error <= TOLERANCE:
+            what = f"does not reach every state ({certificate.classes} closed classes)"
+        console.print(
+            f"FAILED {certificate.kernel} on {certificate.model} ({certificate.energy}, τ "
+            f"{certificate.temperature:g}): {what}",
+            markup=False,
+        )
+    raise typer.Exit(1)
