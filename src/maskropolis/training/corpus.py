@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from maskropolis.errors import InputError
+from maskropolis.training.checkpoint import disk_error
 from maskropolis.training.sentences import is_balanced, split_sentences
 
 _LINES = 2000  # paragraphs tokenised at a time
@@ -55,7 +56,10 @@ def opener(tokenizer: Any) -> int | None:
 
 
 def build(lines: Iterable[str], tokenizer: Any, folder: Path, sentences: bool = True) -> Corpus:
-    """Tokenise `lines` into `folder` (replaced if there) and open it. Raises `InputError` if there is no text."""
+    """Tokenise `lines` into `folder` (replaced if there) and open it.
+
+    Raises `InputError` if there is no text, `RunError` if the disk is full.
+    """
     rough = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     shutil.rmtree(rough, ignore_errors=True)
     rough.mkdir(parents=True)
@@ -67,6 +71,8 @@ def build(lines: Iterable[str], tokenizer: Any, folder: Path, sentences: bool = 
         (rough / "corpus.json").write_text(json.dumps(head), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         rough.rename(folder)
+    except OSError as error:
+        raise disk_error(folder, error) from None
     finally:
         shutil.rmtree(rough, ignore_errors=True)
     return load(folder)

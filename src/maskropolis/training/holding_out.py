@@ -44,7 +44,8 @@ def drawn(files: Sequence[Path], column: str, share: float, seed: int) -> Split:
     """`share` of the files, or of blocks of 20 lines if there are fewer than 20 files. Raises `InputError`."""
     if not 0 < share < 1:
         raise InputError(f"the share held out is {share:g}; expected a number between 0 and 1")
-    return _by_file(files, column, share, seed) if len(files) >= _ENOUGH_FILES else _by_block(files, column, share, seed)
+    draw = _by_file if len(files) >= _ENOUGH_FILES else _by_block
+    return draw(files, column, share, seed)
 
 
 def _by_file(files: Sequence[Path], column: str, share: float, seed: int) -> Split:
@@ -65,11 +66,12 @@ def _by_file(files: Sequence[Path], column: str, share: float, seed: int) -> Spl
 
 def _by_block(files: Sequence[Path], column: str, share: float, seed: int) -> Split:
     def part(held_out: bool) -> Iterator[str]:
-        number = 0
+        number, held = 0, False
         for path in files:
             for line in read_lines(path, column):
-                block = number // _BLOCK
-                if (stream(seed, 7, block).random() < share) == held_out:
+                if number % _BLOCK == 0:
+                    held = stream(seed, 7, number // _BLOCK).random() < share
+                if held == held_out:
                     yield line
                 number += 1
 

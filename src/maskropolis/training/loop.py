@@ -25,6 +25,7 @@ from maskropolis.training.batches import Batches, stream
 from maskropolis.training.objectives import Objective, Vocabulary
 from maskropolis.training.optimisation import Budget, adamw, rate
 from maskropolis.training.prediction import Predictor, losses, objective_value
+from maskropolis.training.team import Team
 
 PRECISIONS = ("auto", "bf16", "fp32")
 _PAUSE = 5.0  # seconds: a step that takes longer, and 5 times the usual, was suspended
@@ -106,10 +107,13 @@ class Trainer:
     ) -> None:
         self.settings, self.batches, self.objective, self.vocabulary = settings, batches, objective, vocabulary
         self.folder, self.evaluate, self.listener = folder, evaluate, listener or Silent()
-        self.accelerator = Accelerator(mixed_precision="bf16" if uses_bf16(settings.precision) else "no")
+        self.accelerator = Accelerator(
+            cpu=not torch.cuda.is_available(), mixed_precision="bf16" if uses_bf16(settings.precision) else "no"
+        )
         self.model = model.to(self.accelerator.device)
         self.predictor = Predictor(self.model)
         self.optimiser = self.accelerator.prepare(adamw(self.model, settings.peak, settings.weight_decay))
+        self.team = Team(self.accelerator)
         self.progress = Progress()
         self._stop = False
 
@@ -147,7 +151,8 @@ class Trainer:
         return self.progress
 
     def save(self) -> None:
-        checkpoint.save(self.checkpoint, self.model, self.optimiser.optimizer, asdict(self.progress))
+        if self.accelerator.is_main_process:
+            checkpoint.save(self.checkpoint, self.model, self.optimiser.optimizer, asdict(self.progress))
 
     def _lost_patience(self) -> bool:
         return self.settings.patience is not None and self.progress.stale >= self.settings.patience
@@ -157,7 +162,8 @@ class Trainer:
         loss, tokens = self.step(self.progress.step, self.spent())
         took = time.monotonic() - began
         usual = self.progress.seconds / self.progress.step if self.progress.step else took
-        self.progress.seconds += usual if took > max(_PAUSE, 5 * usual) else took
+        took = usual if took > max(_PAUSE, 5 * usual) else took
+        self.progress.seconds, self._stop = self.team.agree(self.progress.seconds + took, self._stop)
         self.progress.step += 1
         self.progress.tokens += tokens
         self.listener.on_step(self.progress, loss, self.spent())
@@ -169,14 +175,17 @@ class Trainer:
         corrupted = self.objective.corrupt(
             batch.tokens, batch.starts, self.vocabulary, stream(self.settings.seed, 3, number)
         )
+        mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
+        part = corrupted.rows(mine)
         with self.accelerator.autocast():
-            each = losses(self.predictor, batch.tokens, corrupted, self.accelerator.device)
-        loss = objective_value(each, corrupted)
-        if not math.isfinite(value := float(loss.detach())):
+            each = losses(self.predictor, batch.tokens[mine], part, self.accelerator.device)
+        loss = objective_value(each, part)
+        self.accelerator.backward(loss)
+        value = self.team.add(self.model, float(loss.detach()))
+        if not math.isfinite(value):
             raise NumericalError(
                 f"the loss of step {number} is {value}; the last checkpoint is intact: try a lower --learning-rate"
             )
-        self.accelerator.backward(loss)
         self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         for group in self.optimiser.param_groups:
             group["lr"] = rate(self.settings.peak, self.settings.warmup, number, spent)
@@ -191,7 +200,8 @@ class Trainer:
         self.model.train()
         if loss < self.progress.best:
             self.progress.best, self.progress.stale = loss, 0
-            checkpoint.save(self.best, self.model, None, {"step": self.progress.step, "loss": loss})
+            if self.accelerator.is_main_process:
+                checkpoint.save(self.best, self.model, None, {"step": self.progress.step, "loss": loss})
         else:
             self.progress.stale += 1
         self.progress.history.append({"step": self.progress.step, "loss": loss})

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
+from transformers import AutoModelForMaskedLM, BertConfig, ModernBertConfig, PretrainedConfig
 
 from maskropolis.errors import InputError, unknown_name
+from maskropolis.training.starting import ATTENTION
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,12 @@ def new_model(size: str, shape: str, tokenizer: Any, longest: int, dropout: floa
         raise InputError(f"the dropout is {dropout:g}; expected 0 <= dropout < 1")
     torch.manual_seed(seed)
     make = _bert if shape == "bert" else _modernbert
-    return make(SIZES[size], tokenizer, longest, dropout)
+    config = make(SIZES[size], tokenizer, longest, dropout)
+    return AutoModelForMaskedLM.from_config(config, attn_implementation=ATTENTION)
 
 
-def _bert(size: Size, tokenizer: Any, longest: int, dropout: float) -> Any:
-    config = BertConfig(
+def _bert(size: Size, tokenizer: Any, longest: int, dropout: float) -> PretrainedConfig:
+    return BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=size.width,
         num_hidden_layers=size.layers,
@@ -52,13 +54,11 @@ def _bert(size: Size, tokenizer: Any, longest: int, dropout: float) -> Any:
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
         pad_token_id=tokenizer.pad_token_id,
-        attn_implementation="eager",
     )
-    return BertForMaskedLM(config)
 
 
-def _modernbert(size: Size, tokenizer: Any, longest: int, dropout: float) -> Any:
-    config = ModernBertConfig(
+def _modernbert(size: Size, tokenizer: Any, longest: int, dropout: float) -> PretrainedConfig:
+    return ModernBertConfig(
         vocab_size=len(tokenizer),
         hidden_size=size.width,
         num_hidden_layers=size.layers,
@@ -73,7 +73,4 @@ def _modernbert(size: Size, tokenizer: Any, longest: int, dropout: float) -> Any
         sep_token_id=tokenizer.sep_token_id,
         bos_token_id=tokenizer.cls_token_id,
         eos_token_id=tokenizer.sep_token_id,
-        reference_compile=False,
-        attn_implementation="sdpa",
     )
-    return ModernBertForMaskedLM(config)

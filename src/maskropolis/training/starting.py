@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,25 @@ import numpy as np
 import torch
 import transformers
 from torch import nn
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from maskropolis.errors import InputError, ModelError
+
+ATTENTION = "eager"  # faster than sdpa on short rows without a mask, forward and backward together
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No notices and no bars from transformers: our own checks say what matters."""
+    before, bars = transformers.logging.get_verbosity(), transformers.logging.is_progress_bar_enabled()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers.logging.set_verbosity(before)
+        if bars:
+            transformers.logging.enable_progress_bar()
 
 
 def load_tokenizer(name: str) -> Any:
@@ -25,20 +43,23 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
-def load_model(name: str, dropout: float = 0.0) -> Any:
-    """The masked LM saved under `name`; an encoder without an output layer gets one. Raises `ModelError`."""
+def load_model(name: str, dropout: float = 0.0, seed: int = 0) -> Any:
+    """The masked LM saved under `name`; an encoder without an output layer gets one, random parts drawn from `seed`.
+
+    Raises `ModelError`.
+    """
+    torch.manual_seed(seed)
     if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is a folder without config.json; expected a saved transformers model")
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    try:
-        model, report = AutoModelForMaskedLM.from_pretrained(
-            name, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
-        )
-    except Exception as error:
-        raise ModelError(f"'{name}' is not an encoder to start from: {' '.join(str(error).split())[:300]}") from None
-    finally:
-        transformers.logging.set_verbosity(before)
+    with quiet():
+        try:
+            config = _with_dropout(AutoConfig.from_pretrained(name), dropout)
+            model, report = AutoModelForMaskedLM.from_pretrained(
+                name, config=config, dtype=torch.float32, attn_implementation=ATTENTION, output_loading_info=True
+            )
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300]
+            raise ModelError(f"'{name}' is not an encoder to start from: {reason}") from None
     missing = set(report["missing_keys"])
     body = [key for key in missing if key.startswith(f"{model.base_model_prefix}.") and "pooler" not in key]
     if body:
@@ -46,7 +67,6 @@ def load_model(name: str, dropout: float = 0.0) -> Any:
             f"'{name}' is not an encoder to start from: {len(body)} of its weights are missing, e.g. {min(body)}"
         )
     _plain_head(model, missing)
-    set_dropout(model, dropout)
     return model
 
 
@@ -61,14 +81,12 @@ def _plain_head(model: nn.Module, missing: set[str]) -> None:
                 nn.init.zeros_(module.bias)
 
 
-def set_dropout(model: nn.Module, rate: float) -> None:
-    """One rate for every dropout of the model, in the modules and in the configuration that is saved."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = rate
-    for key in list(vars(model.config)):
-        if key.endswith(("_dropout", "_dropout_prob")) and getattr(model.config, key) is not None:
-            setattr(model.config, key, rate)
+def _with_dropout(config: Any, rate: float) -> Any:
+    """One rate for every dropout of the model."""
+    for key in list(vars(config)):
+        if key.endswith(("dropout", "_dropout_prob")) and isinstance(getattr(config, key), float):
+            setattr(config, key, rate)
+    return config
 
 
 def keep_tokens(model: Any, old: np.ndarray) -> None:

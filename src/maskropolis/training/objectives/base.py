@@ -53,6 +53,11 @@ class Corrupted:
     normaliser: float
     weights: np.ndarray | None = None
 
+    def rows(self, which: slice) -> Corrupted:
+        """Some of the rows, still divided by the normaliser of them all: the losses of the parts add up to the loss."""
+        weights = None if self.weights is None else self.weights[which]
+        return Corrupted(self.tokens[which], self.chosen[which], self.normaliser, weights)
+
 
 class Objective(Protocol):
     """Corrupts a batch. Pure: the generator is the only source of randomness."""

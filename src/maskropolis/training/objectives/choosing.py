@@ -36,7 +36,7 @@ def words(eligible: np.ndarray, starts: np.ndarray, rates: np.ndarray, random: n
 
 
 def spans(eligible: np.ndarray, starts: np.ndarray, rates: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Spans of whole words, lengths geometric(0.2) cut at 10, until rates[row] of a row's eligible tokens are chosen."""
+    """Spans of words, lengths geometric(0.2) cut at 10, until rates[row] of a row's eligible tokens are chosen."""
     chosen = np.zeros_like(eligible)
     number = np.cumsum(starts, axis=1)
     for row in range(len(eligible)):
