@@ -11,12 +11,14 @@ _PUBLIC: dict[str, str] = {
     "HuggingFaceMaskedLM": "maskropolis.models.huggingface",
     "Sequences": "maskropolis.sequences",
     "load": "maskropolis.models",
+    "open_run": "maskropolis.chains.run_folder",
+    "resume": "maskropolis.sampling",
     "sample": "maskropolis.sampling",
     "score": "maskropolis.scoring",
 }
 """Public name -> module that defines it; imported on first use so that `import maskropolis` stays light."""
 
-__all__ = ["HuggingFaceMaskedLM", "Sequences", "__version__", "load", "sample", "score"]
+__all__ = ["HuggingFaceMaskedLM", "Sequences", "__version__", "load", "open_run", "resume", "sample", "score"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,115 +1,82 @@
-"""Sampling from the distribution that a masked language model implicitly is: one public verb, `sample`."""
+"""Sampling from the distribution that a masked language model implicitly is: the verbs `sample` and `resume`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, overload
 
 import torch
 
-from maskropolis import __version__
-from maskropolis.chains.driver import Plan, Tick, run
+from maskropolis.chains.checkpoint import Checkpoint, load_state
+from maskropolis.chains.configuration import SamplingConfig
+from maskropolis.chains.describing import describe_run, plan_of, require_same_model, rounding_notices
+from maskropolis.chains.lock import locked
+from maskropolis.chains.preparation import Prepared, prepare
 from maskropolis.chains.progress import Progress
-from maskropolis.chains.samples import Samples, records_of
-from maskropolis.decoders.starts import start_chains
-from maskropolis.errors import InputError
-from maskropolis.kernels.base import Kernel, State
+from maskropolis.chains.recorder import Recorder
+from maskropolis.chains.recording import run_recorded, threads
+from maskropolis.chains.resuming import clear, discard, last_good, require_free
+from maskropolis.chains.run_folder import Run, open_run, require_run
+from maskropolis.chains.running import steps as steps_of
+from maskropolis.chains.samples import Samples
+from maskropolis.chains.stopping import StopSignals
+from maskropolis.errors import InputError, RunError, unknown_name
 from maskropolis.kernels.specification import build_kernel
 from maskropolis.models import load
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.protocol import Budget
 from maskropolis.targets.energy import energy_by_name
-from maskropolis.targets.schedule import Schedule
+
+__all__ = ["Prepared", "SamplingConfig", "open_run", "prepare", "record", "resume", "run_prepared", "sample"]
+
+_LISTS = ("lengths", "templates", "texts", "fixed")
+_Several = str | Sequence[str] | None
 
 
-@dataclass(frozen=True)
-class SamplingConfig:
-    """Everything that determines a run, next to the model. A *sweep* visits each free position once on average.
-
-    Attributes:
-        lengths, templates, texts: what the chains start from, exactly one of the three; entries take turns.
-        fixed: spans of the texts that must not change.
-        chains: number of independent chains.
-        start: what masked positions begin with: greedy, sampled or random.
-        energy: raw or norm, the target exp(−E/τ).
-        kernel: name, or `name:key=value,…`.
-        temperature: τ, or the first τ of a schedule; final_temperature: the last; schedule: its shape.
-        burn_in, thin: sweeps before the first, and between, kept states. samples: kept states a chain.
-        steps: total steps, instead of the number that follows from burn_in, thin and samples.
-        seed: of all random numbers.
-    """
-
-    lengths: tuple[int, ...] = ()
-    templates: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    fixed: tuple[str, ...] = ()
-    chains: int = 8
-    start: str = "greedy"
-    energy: str = "norm"
-    kernel: str = "single-site"
-    temperature: float = 1.0
-    final_temperature: float | None = None
-    schedule: str = "constant"
-    burn_in: float = 15
-    thin: float = 5
-    samples: int = 1
-    steps: int | None = None
-    seed: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> SamplingConfig:
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        return cls(**fields)
+@overload
+def sample(
+    model: HuggingFaceMaskedLM | str | None = None,
+    *,
+    length: int | Sequence[int] | None = None,
+    template: _Several = None,
+    text: _Several = None,
+    out: None = None,
+    overwrite: bool = False,
+    checkpoint_every: int | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Samples: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A run that is ready to start: kernel, first state, plan and signature."""
-
-    model: HuggingFaceMaskedLM
-    config: SamplingConfig
-    kernel: Kernel
-    state: State
-    plan: Plan
-    signature: str
-
-    def ticks(self) -> Iterator[Tick]:
-        chains = torch.arange(len(self.state.sequences))
-        return run(self.model, self.kernel, self.state, chains, self.plan, self.config.seed)
-
-
-def prepare(model: HuggingFaceMaskedLM, config: SamplingConfig) -> Prepared:
-    """Check the configuration, build the kernel, fill the starts. Raises `InputError` before any step is made."""
-    kernel = build_kernel(config.kernel, energy_by_name(config.energy))
-    _require_range(config)
-    given = config.lengths or config.templates or config.texts
-    sequences = start_chains(
-        model,
-        config.chains,
-        lengths=config.lengths if given else (12,),
-        templates=config.templates,
-        texts=config.texts,
-        fixed=config.fixed,
-        how=config.start,
-        seed=config.seed,
-    )
-    plan = _plan(config, kernel, int(sequences.free_counts.max()))
-    state = kernel.init(model, sequences)
-    return Prepared(model, config, kernel, state, plan, _signature(model, config, kernel, plan))
+@overload
+def sample(
+    model: HuggingFaceMaskedLM | str | None = None,
+    *,
+    length: int | Sequence[int] | None = None,
+    template: _Several = None,
+    text: _Several = None,
+    out: str | Path,
+    overwrite: bool = False,
+    checkpoint_every: int | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Run: ...
 
 
 def sample(
     model: HuggingFaceMaskedLM | str | None = None,
     *,
     length: int | Sequence[int] | None = None,
-    template: str | Sequence[str] | None = None,
-    text: str | Sequence[str] | None = None,
+    template: _Several = None,
+    text: _Several = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    checkpoint_every: int | None = None,
     progress: bool | None = None,
     **settings: Any,
-) -> Samples:
+) -> Samples | Run:
     """Draw sequences from π_τ(x) ∝ exp(−E(x)/τ) of a masked language model by Markov chain Monte Carlo.
 
     `model` is a `HuggingFaceMaskedLM`, a hub name or a folder; by default the English model of the package. `length`,
@@ -117,16 +84,31 @@ def sample(
     tokens. `settings` are the other fields of `SamplingConfig`: chains, start, energy, kernel, temperature, burn_in,
     thin, samples, seed, …. `progress` shows a live display on standard error, by default on a terminal.
 
+    With `out`, a folder, the run is written there and survives whatever stops it: see `resume`. `overwrite` replaces a
+    run that is there, `checkpoint_every` is the number of steps that are at most to be made again after a kill.
+
     Ctrl-C ends the run and returns what was sampled (`interrupted` is then True). Raises `MaskropolisError`.
 
         >>> maskropolis.sample(length=12, chains=8, kernel="block:k=2", seed=1).texts
     """
-    unknown = set(settings) - set(SamplingConfig.__dataclass_fields__)
-    if unknown:
-        raise InputError(f"unknown setting {sorted(unknown)[0]!r}; known: {', '.join(SamplingConfig().to_json())}")
-    config = SamplingConfig(lengths=_several(length), templates=_several(template), texts=_several(text), **settings)
+    starts = {"lengths": length, "templates": template, "texts": text}
+    config = _config(settings | {key: value for key, value in starts.items() if value is not None})
+    if out is not None:
+        require_free(Path(out), overwrite)
     opened = model if isinstance(model, HuggingFaceMaskedLM) else load(model)
-    return run_prepared(prepare(opened, config), progress=progress)
+    prepared = prepare(opened, config)
+    if out is None:
+        return run_prepared(prepared, progress)
+    return record(prepared, out, overwrite, checkpoint_every, progress)
+
+
+def _config(settings: dict[str, Any]) -> SamplingConfig:
+    for name, value in settings.items():
+        if name not in SamplingConfig.__dataclass_fields__:
+            raise unknown_name("setting", name, SamplingConfig.__dataclass_fields__)
+        if name in _LISTS:
+            settings[name] = (value,) if isinstance(value, int | str) else tuple(value)
+    return SamplingConfig(**settings)
 
 
 def run_prepared(
@@ -134,73 +116,129 @@ def run_prepared(
     progress: bool | None = None,
     keep: Callable[[list[dict[str, Any]]], None] | None = None,
 ) -> Samples:
-    """Run to the end of the plan or to Ctrl-C. `keep` is called with the records of each kept step as they are made."""
-    samples = Samples(signature=prepared.signature)
-    with Progress(prepared.plan.steps, progress) as display:
-        try:
-            for tick in prepared.ticks():
-                samples.count(tick)
-                display.show(tick, samples.acceptance_rate)
-                if tick.kept:
-                    records = kept_records(prepared, tick)
-                    samples.records += records
-                    if keep is not None:
-                        keep(records)
-        except KeyboardInterrupt:
-            samples.interrupted = True
+    """Run in memory, to the end of the plan or a stop signal. `keep` is called with the records of each kept step."""
+    plan = prepared.plan
+    samples = Samples(prepared.signature, prepared.config.to_json(), plan.burn_in, plan.thin, planned_steps=plan.steps)
+    samples.notices.extend(prepared.notices)
+    with StopSignals() as stop, Progress(plan.steps, progress) as display:
+        for step in steps_of(prepared):
+            samples.add(step.tick, step.seconds, step.records)
+            samples.notices.extend(step.notices)
+            display.show(step.tick, samples.acceptance_rate)
+            if keep is not None and step.records:
+                keep(step.records)
+            if stop.received:
+                break
+    samples.stopped_by = stop.received if samples.interrupted else None
     return samples
 
 
-def kept_records(prepared: Prepared, tick: Tick) -> list[dict[str, Any]]:
-    """The records of a kept step. Where the kernel tracks no energy, it is computed here."""
-    energy, sequences = tick.state.energy, tick.state.sequences
-    if tick.state.evaluation is None:
-        energy = energy_by_name(prepared.config.energy).evaluate(prepared.model, sequences).energy
-    return records_of(tick, prepared.model.codec.decode(sequences), energy)
+def record(
+    prepared: Prepared,
+    out: str | Path,
+    overwrite: bool = False,
+    checkpoint_every: int | None = None,
+    progress: bool | None = None,
+) -> Run:
+    """Run into the folder `out`. Raises `RunError` if it holds a run (unless `overwrite`), other files or is in use."""
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise InputError(f"checkpoint_every {checkpoint_every} is out of range; expected at least 1 step")
+    folder = Path(out)
+    require_free(folder, overwrite)
+    folder.mkdir(exist_ok=True)
+    with locked(folder):
+        require_free(folder, overwrite)
+        clear(folder)
+        recorder = Recorder(folder, describe_run(prepared, checkpoint_every))
+        recorder.totals.notices.extend(prepared.notices)
+        run_recorded(prepared, recorder, progress)
+    return open_run(folder)
 
 
-def _several(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, int | str) else tuple(value)
+def resume(
+    path: str | Path,
+    *,
+    steps: int | None = None,
+    model: HuggingFaceMaskedLM | str | None = None,
+    device: str | None = None,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+    progress: bool | None = None,
+) -> Run:
+    """Go on with the run in the folder `path` to the samples that it would have produced without the interruption.
+
+    `steps` is the total number of steps, counted from the start of the run; above the planned number it extends the
+    run, also a finished one (τ stays at the last of its schedule). `model` says where the model is now, if it moved:
+    its weights must be those that the run was started with. What needs trust, `allow_pickle` and `trust_remote_code`,
+    is not taken from the folder. Damaged files are repaired by going back to the last good state; `notices` names them.
+
+    Raises `RunError` if there is no run, another process holds it, or the model changed.
+    """
+    folder = Path(path)
+    require_run(folder)
+    with locked(folder):
+        found = last_good(folder)
+        description, checkpoint = found.description, found.checkpoint
+        made = 0 if checkpoint is None else checkpoint.step
+        description["steps"] = _total(steps, description["steps"], made)
+        if made == description["steps"]:
+            Recorder(folder, description, checkpoint).mark("finished")
+            return open_run(folder)
+        opened = _model_of(description, model, device, allow_pickle, trust_remote_code)
+        require_same_model(opened, description, folder)
+        with threads(description["machine"]["threads"]):
+            prepared = _prepared_again(folder, description, checkpoint, opened)
+            discard(folder, checkpoint)
+            recorder = Recorder(folder, description | {"signature": prepared.signature}, checkpoint)
+            notices = [*prepared.notices, *found.notices, *rounding_notices(description, opened)]
+            recorder.totals.notices.extend(note for note in notices if note not in recorder.totals.notices)
+            run_recorded(prepared, recorder, progress)
+    return open_run(folder)
 
 
-def _require_range(config: SamplingConfig) -> None:
-    for name in ("burn_in", "thin"):
-        if not 0 <= getattr(config, name) < float("inf"):
-            raise InputError(f"{name} {getattr(config, name)} is out of range; expected a number of sweeps ≥ 0")
-    if config.samples < 1:
-        raise InputError(f"{config.samples} samples a chain are too few; expected at least 1")
-    if config.steps is not None and config.steps < 1:
-        raise InputError(f"{config.steps} steps are too few; expected at least 1")
+def _total(wanted: int | None, planned: int, made: int) -> int:
+    if wanted is None:
+        return planned
+    if wanted < max(1, made):
+        raise InputError(
+            f"--steps {wanted} is below the {made} steps already made; expected the total, counted from the start"
+        )
+    return wanted
 
 
-def _plan(config: SamplingConfig, kernel: Kernel, free: int) -> Plan:
-    """Sweeps into steps: a sweep of the chain with most free positions."""
-    sweep = kernel.steps_per_sweep(free)
-    burn_in, thin = round(config.burn_in * sweep), max(1, round(config.thin * sweep))
-    steps = config.steps or burn_in + config.samples * thin
-    if config.steps is not None and burn_in + thin > steps:
-        burn_in, thin = max(0, steps - thin), min(thin, steps)
-    shape = config.schedule
-    if shape == "constant" and config.final_temperature not in (None, config.temperature):
-        shape = "geometric"
-    schedule = Schedule(config.temperature, config.final_temperature, steps, shape)
-    return Plan(steps, burn_in, thin, schedule)
+def _model_of(
+    description: dict[str, Any],
+    model: HuggingFaceMaskedLM | str | None,
+    device: str | None,
+    allow_pickle: bool,
+    trust_remote_code: bool,
+) -> HuggingFaceMaskedLM:
+    """The model of a run, loaded as it was then."""
+    if isinstance(model, HuggingFaceMaskedLM):
+        return model
+    saved = description["model"]
+    options = saved["loaded_with"]
+    if not options and model is None:
+        raise RunError("this run was started with a model made in Python; pass it: maskropolis.resume(…, model=…)")
+    opened = load(
+        model or saved["folder"] or saved["name"],
+        device=device or description["machine"]["device"],
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+        **{key: options[key] for key in ("tokenizer", "dtype", "revision") if key in options},
+    )
+    opened.name = saved["name"]
+    return opened
 
 
-def _signature(model: HuggingFaceMaskedLM, config: SamplingConfig, kernel: Kernel, plan: Plan) -> str:
-    """One line that says how the samples were made, so that two people's samples can be compared."""
-    target = "exact" if kernel.exact and plan.schedule.constant else "annealed" if kernel.exact else "no target"
-    parts = {
-        "model": f"{model.name}@{model.fingerprint()[:12]}",
-        "energy": config.energy,
-        "kernel": f"{kernel.signature()}[{target}]",
-        "temperature": plan.schedule.signature(),
-        "start": config.start,
-        "chains": config.chains,
-        "steps": f"{plan.steps}(burn-in {plan.burn_in}, thin {plan.thin})",
-        "seed": config.seed,
-        "version": __version__,
-    }
-    return "maskropolis|" + "|".join(f"{key}:{value}" for key, value in parts.items())
+def _prepared_again(
+    folder: Path, description: dict[str, Any], checkpoint: Checkpoint | None, model: HuggingFaceMaskedLM
+) -> Prepared:
+    """The run, ready to go on after `checkpoint`, or from its start if that is None."""
+    config, plan = SamplingConfig.from_json(description["config"]), plan_of(description)
+    model.budget = Budget(**(description["model"]["budget"] if checkpoint is None else checkpoint.budget))
+    if checkpoint is None:
+        return replace(prepare(model, config), plan=plan)
+    kernel = build_kernel(config.kernel, energy_by_name(config.energy))
+    state = load_state(folder, checkpoint, model.device)
+    return Prepared(model, config, kernel, state, torch.tensor(checkpoint.chains), plan)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from maskropolis.chains.files import checksum, checksum_of, read_json, write_json, write_with
 from maskropolis.chains.packing import pack, unpack
+from maskropolis.chains.totals import Totals
 from maskropolis.kernels.base import State
 
 FOLDER = "checkpoint"
@@ -35,34 +36,12 @@ class Part:
     sha256: str
 
 
-@dataclass
-class Totals:
-    """What a run has done so far, over all its chains.
-
-    Attributes:
-        rows: model rows evaluated. samples: states kept.
-        accepted, decisions: proposals accepted, and made. seconds: wall time of the steps.
-        notices: what went wrong with single chains, and what was done about it.
-    """
-
-    rows: int = 0
-    samples: int = 0
-    accepted: float = 0.0
-    decisions: int = 0
-    seconds: float = 0.0
-    notices: list[str] = field(default_factory=list)
-
-    @property
-    def acceptance_rate(self) -> float:
-        return self.accepted / self.decisions if self.decisions else float("nan")
-
-
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """Everything that the steps after it depend on, next to the model and the configuration.
 
     Attributes:
-        step: steps made. chains: the run's index of each row of the state.
+        step: steps made. planned: steps to make in all. chains: the run's index of each row of the state.
         budget: of the model, which decides how rows are batched and so the rounding.
         parts: every part up to this step.
         description: the unchanging half of run.json.
@@ -70,6 +49,7 @@ class Checkpoint:
     """
 
     step: int
+    planned: int
     chains: tuple[int, ...]
     budget: dict[str, int]
     totals: Totals

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from maskropolis.chains.packing import settled
 from maskropolis.errors import InputError, NumericalError
 from maskropolis.kernels.base import Info, Kernel, State
 from maskropolis.models.protocol import MaskedLM
@@ -77,6 +78,7 @@ def run(model: MaskedLM, kernel: Kernel, state: State, chains: Tensor, plan: Pla
             uniforms = streams.uniforms(state.step, kernel.uniforms_per_step, state.sequences.device)
             try:
                 state, info = kernel.step(model, state, temperature, uniforms)
+                state = settled(state)
                 break
             except NumericalError as error:
                 failed.append(_named(error, chains, state.step + 1))

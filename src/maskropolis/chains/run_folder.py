@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from maskropolis.chains.checkpoint import Checkpoint, Part, Totals, checkpoints
+from maskropolis.chains.checkpoint import FOLDER as CHECKPOINT_FOLDER
+from maskropolis.chains.checkpoint import Checkpoint, Part, checkpoints
 from maskropolis.chains.files import read_json
 from maskropolis.chains.lock import is_locked
 from maskropolis.chains.tables import SAMPLES, TRACE
+from maskropolis.chains.totals import Totals
 from maskropolis.errors import RunError
+from maskropolis.records import open_records
 
 if TYPE_CHECKING:
     import pandas
@@ -71,6 +74,12 @@ class Run:
     def interrupted(self) -> bool:
         """Whether the run ended before its last step."""
         return self.status not in ("running", "finished")
+
+    @property
+    def stopped_by(self) -> int | None:
+        """The signal that ended the run early, if one did."""
+        found: int | None = self.description.get("stopped_by")
+        return found
 
     @property
     def totals(self) -> Totals:
@@ -132,13 +141,19 @@ class Run:
         return self.samples().to_pandas()
 
     def __len__(self) -> int:
-        """Number of kept states."""
+        """Number of kept states, up to the latest checkpoint."""
         return self.totals.samples
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The records of the kept states, one part in memory at a time."""
         for table in self._tables(SAMPLE_FOLDER):
             yield from table.to_pylist()
+
+    def write(self, path: str, overwrite: bool = False) -> None:
+        """The records to `path`, Parquet if its suffix says so, else JSON lines. Raises `InputError` if it exists."""
+        with open_records(str(path), overwrite) as write:
+            for table in self._tables(SAMPLE_FOLDER):
+                write(table.to_pylist())
 
     def _tables(self, folder: str) -> Iterator[pa.Table]:
         for part in () if self.checkpoint is None else self.checkpoint.parts:
@@ -153,12 +168,17 @@ def open_run(path: str | Path) -> Run:
     return Run(folder, description, next(checkpoints(folder, []), None))
 
 
-def read_description(folder: Path) -> dict[str, Any]:
-    """The content of run.json. Raises `RunError` if it is missing, malformed or of another format."""
-    file = folder / RUN_FILE
-    if not file.is_file():
+def require_run(folder: Path) -> None:
+    """Raises `RunError` if the folder is not there or holds nothing of a run."""
+    if not (folder / RUN_FILE).is_file() and not any((folder / CHECKPOINT_FOLDER).glob("*.json")):
         what = "holds no run (there is no run.json in it)" if folder.is_dir() else "does not exist"
         raise RunError(f"the run folder '{folder}' {what}; start one with `maskropolis sample --out {folder}`")
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """The content of run.json. Raises `RunError` if it is missing, malformed or of another format."""
+    require_run(folder)
+    file = folder / RUN_FILE
     try:
         description = read_json(file)
         known = description["format"]

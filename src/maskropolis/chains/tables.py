@@ -20,7 +20,7 @@ SAMPLES = pa.schema(
         ("step", pa.int64()),  # steps made, counted from 1
         ("text", pa.string()),
         ("token_ids", pa.list_(pa.int32())),  # without padding
-        ("energy", pa.float64()),  # NaN never: computed for the sample where the kernel tracks none
+        ("energy", pa.float64()),  # computed for the sample where the kernel tracks none
         ("temperature", pa.float64()),
         ("accepted", pa.bool_()),
     ]
@@ -34,7 +34,7 @@ TRACE = pa.schema(
         ("temperature", pa.float64()),
         ("accepted", pa.bool_()),
         ("log_ratio", pa.float32()),  # log acceptance ratio before min(1, ·)
-        ("positions", pa.list_(pa.int32())),  # that were proposed to change, as columns of the padded tokens
+        ("positions", pa.list_(pa.int32())),  # that were proposed to change; p is the place of a token in `token_ids`
         ("changed", pa.int32()),  # tokens that did change
         ("rows", pa.float64()),  # model rows, the chain's share
         ("seconds", pa.float64()),  # wall time, the chain's share
@@ -48,14 +48,13 @@ def samples_table(records: list[dict[str, Any]]) -> pa.Table:
 
 
 class TraceBuffer:
-    """Collects steps as small arrays and turns them into one table of the schema `TRACE`."""
+    """Collects steps as small arrays and turns them into tables of the schema `TRACE`."""
+
+    _steps_a_table = 1024
 
     def __init__(self) -> None:
         self._steps: list[dict[str, np.ndarray]] = []
-
-    def __len__(self) -> int:
-        """Number of steps collected."""
-        return len(self._steps)
+        self._tables: list[pa.Table] = []
 
     def add(self, tick: Tick, seconds: float) -> None:
         """Add one step, which took `seconds` of wall time for all chains together."""
@@ -74,18 +73,27 @@ class TraceBuffer:
                 "seconds": np.full(count, seconds / count),
             }
         )
+        if len(self._steps) >= self._steps_a_table:
+            self._settle()
 
-    def take(self) -> pa.Table:
-        """What was collected, as a table; the buffer is empty afterwards."""
-        steps, self._steps = self._steps, []
-        if not steps:
-            return TRACE.empty_table()
+    def table(self) -> pa.Table:
+        """What was collected since the last `clear`."""
+        self._settle()
+        return pa.concat_tables(self._tables) if self._tables else TRACE.empty_table()
+
+    def clear(self) -> None:
+        self._steps, self._tables = [], []
+
+    def _settle(self) -> None:
+        if not self._steps:
+            return
         columns = []
         for field in TRACE:
-            arrays = [step[field.name] for step in steps]
+            arrays = [step[field.name] for step in self._steps]
             column = _lists(arrays) if field.name == "positions" else pa.array(np.concatenate(arrays))
             columns.append(column.cast(field.type))
-        return pa.Table.from_arrays(columns, schema=TRACE)
+        self._tables.append(pa.Table.from_arrays(columns, schema=TRACE))
+        self._steps = []
 
 
 def _array(values: Tensor | float, count: int = 0) -> np.ndarray:

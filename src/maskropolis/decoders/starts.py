@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import torch
 
-from maskropolis.decoders.fill import fill, require_allowed
-from maskropolis.errors import InputError
+from maskropolis.decoders.fill import FILLS, fill, require_allowed
+from maskropolis.errors import InputError, unknown_name
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.randomness import START, Streams
 from maskropolis.sequences import Sequences, concatenate
 
 
-def start_chains(
+def blank_chains(
     model: HuggingFaceMaskedLM,
     chains: int,
     *,
@@ -22,12 +22,12 @@ def start_chains(
     texts: Sequence[str] = (),
     fixed: Sequence[str] = (),
     how: str = "greedy",
-    seed: int = 0,
 ) -> Sequences:
-    """`chains` filled rows. Exactly one of `lengths`, `templates`, `texts` must be given; its entries take turns.
+    """`chains` rows, masks not filled yet. Exactly one of `lengths`, `templates`, `texts` must be given; its entries
+    take turns.
 
-    `fixed` are spans of the texts that must not change. `how` (see `fill`) says what masked positions begin with.
-    Raises `InputError` for anything malformed.
+    `fixed` are spans of the texts that must not change. `how` is only checked to be a name that `fill` knows. Raises
+    `InputError` for anything malformed; the model is not run.
     """
     given = [name for name, value in (("length", lengths), ("template", templates), ("text", texts)) if value]
     if len(given) != 1:
@@ -36,16 +36,26 @@ def start_chains(
         raise InputError("fixed spans need a start text; give one with --text, or use a template")
     if chains < 1:
         raise InputError(f"{chains} chains are too few; expected at least 1")
+    if how not in FILLS:
+        raise unknown_name("start", how, FILLS)
     distinct = _distinct(model, lengths, templates, texts, fixed)
     if chains < len(distinct):
         raise InputError(f"{chains} chains cannot cover {len(distinct)} starts ({given[0]}); ask for more chains")
     rows = torch.arange(chains) % len(distinct)
     sequences = distinct.rows(rows).to(model.device)
-    uniforms = Streams(seed, range(chains), START).uniforms(0, sequences.width, model.device)
-    started = fill(model, sequences, how, uniforms)
     if texts:
-        require_allowed(model, started, [texts[i] for i in rows.tolist()])
-    return started
+        if bool((sequences.tokens == model.mask_token).any()):
+            raise InputError("a start text holds a mask token; give it as a template if only the masks are free")
+        require_allowed(model, sequences, [texts[i] for i in rows.tolist()])
+    return sequences
+
+
+def fill_chains(
+    model: HuggingFaceMaskedLM, sequences: Sequences, how: str, seed: int, chains: Sequence[int]
+) -> Sequences:
+    """The masks of `sequences` filled (see `fill`) with the random numbers of the run's `chains`, one a row."""
+    uniforms = Streams(seed, chains, START).uniforms(0, sequences.width, model.device)
+    return fill(model, sequences, how, uniforms)
 
 
 def _distinct(

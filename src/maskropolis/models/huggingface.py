@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -19,18 +20,21 @@ from maskropolis.sequences import Sequences
 class HuggingFaceMaskedLM:
     """Wraps an `AutoModelForMaskedLM` and its tokenizer.
 
+    `loaded_with` are the options of `from_pretrained`, empty for a model that came another way.
+
     `output_layer` says how logits at positions are computed: "asked positions" where the architecture divides into
     body and head, else "all positions" (the full forward pass, gathered afterwards).
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str | None = None) -> None:
         self.model = model.eval()
+        self.loaded_with: dict[str, Any] = {}
         self.name = name or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
         self.max_length = _max_length(model.config, tokenizer)
         self.codec = TextCodec(tokenizer, self.max_length)
         self.mask_token = self.codec.mask_token
         self._device = next(model.parameters()).device
-        self.budget = Budget(tokens=4096 if self._device.type == "cpu" else 65536)
+        self.budget = Budget(tokens=1024 if self._device.type == "cpu" else 65536)
         self._parts = self._split()
         self.padding_safe = self._padding_safe()
 
@@ -50,7 +54,9 @@ class HuggingFaceMaskedLM:
         `allow_pickle`, which then loads tensors only."""
         options = Options(tokenizer, device, dtype, allow_pickle, trust_remote_code, revision)
         model, found, _ = load(str(name), options)
-        return cls(model, found, name=str(name))
+        made = cls(model, found, name=str(name))
+        made.loaded_with = asdict(options)
+        return made
 
     @property
     def device(self) -> torch.device:

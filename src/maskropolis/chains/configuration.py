@@ -1,0 +1,85 @@
+"""Everything that determines a run, next to the model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from maskropolis.errors import InputError, unknown_name
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """What to sample and how. A *sweep* visits each free position once on average.
+
+    Raises `InputError` for values out of range.
+
+    Attributes:
+        lengths, templates, texts: what the chains start from, at most one of the three; entries take turns. By default
+            12 free tokens.
+        fixed: spans of the texts that must not change.
+        chains: number of independent chains.
+        start: what masked positions begin with: greedy, sampled or random.
+        energy: raw or norm, the target exp(−E/τ).
+        kernel: name, or `name:key=value,…`.
+        temperature: τ, or the first τ of a schedule; final_temperature: the last; schedule: its shape.
+        burn_in, thin: sweeps before the first, and between, kept states. samples: kept states a chain.
+        steps: total steps, instead of the number that follows from burn_in, thin and samples.
+        seed: of all random numbers.
+    """
+
+    lengths: tuple[int, ...] = ()
+    templates: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    chains: int = 8
+    start: str = "greedy"
+    energy: str = "norm"
+    kernel: str = "single-site"
+    temperature: float = 1.0
+    final_temperature: float | None = None
+    schedule: str = "constant"
+    burn_in: float = 15
+    thin: float = 5
+    samples: int = 1
+    steps: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, smallest in (("chains", 1), ("samples", 1), ("steps", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value is None and name == "steps":
+                continue
+            if not _is_whole(value) or value < smallest:
+                raise InputError(f"{name} {value!r} is out of range; expected a whole number, at least {smallest}")
+        if self.seed >= 2**64:
+            raise InputError(f"seed {self.seed} is out of range; expected a whole number below 2^64")
+        for name in ("burn_in", "thin"):
+            value = getattr(self, name)
+            if not _is_number(value) or not 0 <= value < math.inf:
+                raise InputError(f"{name} {value!r} is out of range; expected a number of sweeps ≥ 0")
+        for name in ("temperature", "final_temperature"):
+            value = getattr(self, name)
+            if value is not None and (not _is_number(value) or not 0 < value < math.inf):
+                raise InputError(f"{name} {value!r} is out of range; expected a positive finite number")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> SamplingConfig:
+        """Raises `InputError` for a field that there is not."""
+        for name in values:
+            if name not in cls.__dataclass_fields__:
+                raise unknown_name("setting", name, cls.__dataclass_fields__)
+        fields: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in values.items()}
+        return cls(**fields)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

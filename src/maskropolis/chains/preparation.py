@@ -1,0 +1,133 @@
+"""From a configuration to a run that is ready to start: kernel, first state, plan and signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from maskropolis import __version__
+from maskropolis.chains.configuration import SamplingConfig
+from maskropolis.chains.driver import Plan, Tick, run
+from maskropolis.decoders.starts import blank_chains, fill_chains
+from maskropolis.errors import NumericalError
+from maskropolis.kernels.base import Kernel, State
+from maskropolis.kernels.specification import build_kernel
+from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.sequences import Sequences
+from maskropolis.targets.energy import energy_by_name
+from maskropolis.targets.schedule import Schedule
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A run that is ready to start, or to go on.
+
+    Attributes:
+        state: where it goes on from (its step number included). chains: [C] int64, the run's index of each row.
+        notices: what went wrong with single chains while they were prepared.
+    """
+
+    model: HuggingFaceMaskedLM
+    config: SamplingConfig
+    kernel: Kernel
+    state: State
+    chains: Tensor
+    plan: Plan
+    notices: tuple[str, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """One line that says how the samples are made, so that two people's samples can be compared."""
+        return signature(self.model, self.config, self.kernel, self.plan)
+
+    def ticks(self) -> Iterator[Tick]:
+        return run(self.model, self.kernel, self.state, self.chains, self.plan, self.config.seed)
+
+    def until(self, steps: int) -> Prepared:
+        """The same run with another number of steps in all."""
+        return replace(self, plan=replace(self.plan, steps=steps))
+
+
+def prepare(model: HuggingFaceMaskedLM, config: SamplingConfig) -> Prepared:
+    """Build the kernel, fill the starts, evaluate the first state. Raises `InputError` before the model is run.
+
+    A chain whose logits are NaN or infinite already here is left out, with a notice; `NumericalError` if all are.
+    """
+    kernel, blank, plan = check(model, config)
+    notices: list[str] = []
+
+    def filled(sequences: Sequences, chains: Tensor) -> Sequences:
+        return fill_chains(model, sequences, config.start, config.seed, chains.tolist())
+
+    sequences, chains = _for_survivors(filled, blank, torch.arange(len(blank)), notices)
+    state, chains = _for_survivors(lambda rows, _: kernel.init(model, rows), sequences, chains, notices)
+    return Prepared(model, config, kernel, state, chains, plan, tuple(notices))
+
+
+def check(model: HuggingFaceMaskedLM, config: SamplingConfig) -> tuple[Kernel, Sequences, Plan]:
+    """Kernel, chains with masks not filled yet, and plan. Raises `InputError`; the model is not run."""
+    kernel = build_kernel(config.kernel, energy_by_name(config.energy))
+    given = config.lengths or config.templates or config.texts
+    blank = blank_chains(
+        model,
+        config.chains,
+        lengths=config.lengths if given else (12,),
+        templates=config.templates,
+        texts=config.texts,
+        fixed=config.fixed,
+        how=config.start,
+    )
+    return kernel, blank, _plan(config, kernel, int(blank.free_counts.max()))
+
+
+def _for_survivors(
+    make: Callable[[Sequences, Tensor], T], sequences: Sequences, chains: Tensor, notices: list[str]
+) -> tuple[T, Tensor]:
+    """What `make` gives for the chains that do not meet NaN or infinite logits in it, and which these are."""
+    while True:
+        try:
+            return make(sequences, chains), chains
+        except NumericalError as error:
+            left = torch.ones(len(chains), dtype=torch.bool)
+            left[list(error.chains)] = False
+            named = NumericalError(f"{error.plain} at the start", chains[list(error.chains)].tolist())
+            if not error.chains or not bool(left.any()):
+                raise named from None
+            notices.append(f"{named}; the other chains go on")
+            sequences, chains = sequences.rows(left.to(sequences.device)), chains[left]
+
+
+def _plan(config: SamplingConfig, kernel: Kernel, free: int) -> Plan:
+    """Sweeps into steps: a sweep of the chain with most free positions."""
+    sweep = kernel.steps_per_sweep(free)
+    burn_in, thin = round(config.burn_in * sweep), max(1, round(config.thin * sweep))
+    steps = config.steps or burn_in + config.samples * thin
+    if config.steps is not None and burn_in + thin > steps:
+        burn_in, thin = max(0, steps - thin), min(thin, steps)
+    shape = config.schedule
+    if shape == "constant" and config.final_temperature not in (None, config.temperature):
+        shape = "geometric"
+    schedule = Schedule(config.temperature, config.final_temperature, steps, shape)
+    return Plan(steps, burn_in, thin, schedule)
+
+
+def signature(model: HuggingFaceMaskedLM, config: SamplingConfig, kernel: Kernel, plan: Plan) -> str:
+    target = "exact" if kernel.exact and plan.schedule.constant else "annealed" if kernel.exact else "no target"
+    parts = {
+        "model": f"{model.name}@{model.fingerprint()[:12]}",
+        "energy": config.energy,
+        "kernel": f"{kernel.signature()}[{target}]",
+        "temperature": plan.schedule.signature(),
+        "start": config.start,
+        "chains": config.chains,
+        "steps": f"{plan.steps}(burn-in {plan.burn_in}, thin {plan.thin})",
+        "seed": config.seed,
+        "version": __version__,
+    }
+    return "maskropolis|" + "|".join(f"{key}:{value}" for key, value in parts.items())
