@@ -31,7 +31,7 @@ from maskropolis.targets.energy import NORM, RAW
 METRICS = ("pll", "pppl", "raw", "norm", "pll-word-l2r")
 WORD_L2R = "pll-word-l2r"
 
-_CHUNK = 16
+_CHUNK = 32
 """Sentences are scored together until their rows fill this many forward passes: room for sorting, bounded memory."""
 
 

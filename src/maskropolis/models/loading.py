@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,7 @@ def load(name: str, options: Options) -> tuple[Any, Any, torch.device]:
         config = _config(name, options)
         tokenizer = _tokenizer(name, options)
         model = _model(name, config, options)
+    _require_match(name, tokenizer, model)
     return model.to(device).eval(), tokenizer, device
 
 
@@ -52,7 +54,7 @@ def find_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError):
         there = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
         raise ModelError(f"the device '{name}' is not there; available: {', '.join(there)}") from None
@@ -94,7 +96,8 @@ def _tokenizer(name: str, options: Options) -> Any:
         return smiles_tokenizer(vocabulary)
     where = options.tokenizer or name
     if options.tokenizer is None and Path(name).is_dir() and not _has_tokenizer(Path(name)):
-        raise ModelError(f"the folder '{name}' has no tokenizer; name one with --tokenizer DIR_OR_NAME")
+        hint = ", or --tokenizer smiles for chemistry" if (Path(name) / "vocab.txt").is_file() else ""
+        raise ModelError(f"the folder '{name}' has no complete tokenizer; name one with --tokenizer DIR_OR_NAME{hint}")
     try:
         return AutoTokenizer.from_pretrained(
             where, trust_remote_code=options.trust_remote_code, revision=options.revision
@@ -144,6 +147,15 @@ def _model(name: str, config: Any, options: Options) -> Any:
     return model
 
 
+def _require_match(name: str, tokenizer: Any, model: Any) -> None:
+    """A tokenizer whose ids reach beyond the model's vocabulary belongs to another model."""
+    highest, size = max(tokenizer.get_vocab().values(), default=-1), int(model.config.vocab_size)
+    if highest >= size:
+        raise ModelError(
+            f"the tokenizer does not belong to '{name}': its token ids go up to {highest}, the model has {size} tokens"
+        )
+
+
 def _pickle_only(name: str) -> bool:
     folder = Path(name)
     if not folder.is_dir():
@@ -161,8 +173,8 @@ def _translated(name: str, error: Exception) -> ModelError:
             f"'{name}' wants to run code of its own; read it, then pass --trust-remote-code if you trust it"
         )
     if "unrecognized configuration class" in low:
-        kind = type(error).__name__ if "Config" not in text else text.split("configuration class")[1].split()[0]
-        kind = kind.rsplit(".", 1)[-1].strip("'>")
+        found = re.search(r"(\w+Config)\b", text)
+        kind = found.group(1) if found else "of another kind"
         return ModelError(f"'{name}' is not a masked language model ({kind}); expected BERT, RoBERTa, ESM or the like")
     if "no file named" in low or "does not appear to have a file named" in low:
         if "safetensors" in low:

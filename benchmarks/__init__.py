@@ -1,0 +1,1 @@
+"""What is measured, beside what. `python -m benchmarks [NAME ...]`; each topic is a file that registers itself."""
