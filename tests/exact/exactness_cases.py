@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from maskropolis.chains.certificate import specifications
 from maskropolis.kernels import KERNELS, Kernel
-from maskropolis.kernels.proposal import MaskedProposal
+from maskropolis.kernels.specification import build_kernel
 from maskropolis.models.tabular import TabularMaskedLM
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import ENERGIES
@@ -17,45 +17,53 @@ from maskropolis.targets.enumeration import all_states
 
 torch.set_num_threads(1)
 
-WARM = MaskedProposal(temperature=1.7)
-TOP = MaskedProposal(top_k=2)
-BOTH = MaskedProposal(temperature=0.6, top_k=2)
-
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings of one kernel; `reversible` ones obey detailed balance, the others only leave π invariant."""
+    """A kernel with settings, by its specification."""
 
-    kernel: str
-    settings: dict[str, Any]
-    reversible: bool = True
+    specification: str
 
-    def build(self, energy: str) -> Kernel:
-        return KERNELS[self.kernel](energy=ENERGIES[energy], **self.settings)
+    @property
+    def kernel(self) -> str:
+        return self.specification.partition(":")[0]
+
+    @property
+    def exact(self) -> bool:
+        return bool(KERNELS[self.kernel].exact)
+
+    @property
+    def reversible(self) -> bool:
+        """Whether it obeys detailed balance; what goes by the step number only leaves π invariant."""
+        by_step = ("scan=", "by-step", "tempering")
+        return not any(word in self.specification for word in by_step)
+
+    def build(self, energy: str, **settings: Any) -> Kernel:
+        return build_kernel(self.specification, ENERGIES[energy], **settings)
 
     def __str__(self) -> str:
-        return f"{self.kernel}-" + "-".join(f"{key}={value}" for key, value in self.settings.items())
+        return self.specification
 
 
-VARIANTS = [
-    Variant("single-site", {}),
-    Variant("single-site", {"proposal": WARM}),
-    Variant("single-site", {"proposal": TOP}),
-    Variant("single-site", {"proposal": BOTH}),
-    Variant("single-site", {"keep_conditionals": False}),
-    Variant("single-site", {"reuse_row": False}),
-    Variant("single-site", {"scan": "left-to-right"}, reversible=False),
-    Variant("single-site", {"scan": "right-to-left"}, reversible=False),
-    Variant("single-site", {"scan": "back-and-forth"}, reversible=False),
-    Variant("block", {}),
-    Variant("block", {"k": 1}),
-    Variant("block", {"k": 3, "proposal": BOTH}),
-    Variant("block", {"k": 9}),
-    Variant("block", {"contiguous": True}),
-    Variant("block", {"contiguous": True, "k": 9, "proposal": WARM}),
-    Variant("gibbs", {}),
-    Variant("gibbs", {"scan": "left-to-right"}),
+MORE = [
+    "single-site:proposal_temperature=0.6,top_k=2",
+    "single-site:keep_conditionals=no",
+    "single-site:reuse_row=no",
+    "single-site:early_rejection=no",
+    "block:k=1",
+    "block:k=9",
+    "block:k=9,contiguous=yes,proposal_temperature=1.7",
+    "path:k=1",
+    "path:k=2,contiguous=yes,proposal_temperature=1.7",
+    "informed:balancing=sqrt,top_k=2",
+    "delayed:kernel=path(k=2,contiguous=yes,top_k=2),scale=0.5",
+    "delayed:kernel=single-site(scan=left-to-right),surrogate=grouped/1",
+    "delayed:surrogate=grouped/9",
+    "mixture:informed=1,block(k=9,top_k=2)=0.5,delayed=2",
 ]
+VARIANTS = [Variant(specification) for specification in dict.fromkeys([*specifications(), *MORE])]
+ONE_SPACE = [variant for variant in VARIANTS if variant.kernel != "tempering"]
+"""Kernels whose state is one sequence a chain."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,3 @@ SITUATIONS = [
     Situation("context", (True, False, True, True), temperature=1.4),
     Situation("three tokens", (False, True, True), tokens=3),
 ]
-
-
-def exact_variants() -> Iterator[Variant]:
-    return (variant for variant in VARIANTS if KERNELS[variant.kernel].exact)

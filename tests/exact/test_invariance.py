@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from exactness_cases import SITUATIONS, VARIANTS, Situation, Variant, exact_variants
+from exactness_cases import ONE_SPACE, SITUATIONS, VARIANTS, Situation, Variant
 
 from maskropolis.chains.transition import (
     detailed_balance_error,
@@ -13,6 +13,7 @@ from maskropolis.chains.transition import (
     stationary_distribution,
     total_variation,
     transition_matrix,
+    transition_of_states,
 )
 from maskropolis.kernels import KERNELS
 from maskropolis.kernels.gibbs import Gibbs
@@ -25,12 +26,14 @@ TOLERANCE = 1e-10
 
 
 def test_every_registered_kernel_has_a_case() -> None:
-    assert {variant.kernel for variant in VARIANTS} == set(KERNELS), "add the new kernel to exactness_cases.VARIANTS"
+    assert {variant.kernel for variant in VARIANTS} == set(KERNELS)
+    tested = {v.kernel for v in ONE_SPACE if v.exact} | {"tempering"}
+    assert tested == {name for name, kind in KERNELS.items() if kind.exact}, "give the new kernel a test of its space"
 
 
 @pytest.mark.parametrize("energy", ["raw", "norm"])
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
-@pytest.mark.parametrize("variant", list(exact_variants()), ids=str)
+@pytest.mark.parametrize("variant", [v for v in ONE_SPACE if v.exact], ids=str)
 def test_exact_kernels_leave_the_target_invariant(variant: Variant, situation: Situation, energy: str) -> None:
     model, kernel = situation.model(), variant.build(energy)
     states = situation.states(model)
@@ -43,7 +46,7 @@ def test_exact_kernels_leave_the_target_invariant(variant: Variant, situation: S
             assert detailed_balance_error(matrix, target) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", sorted(name for name, kind in KERNELS.items() if kind.exact))
+@pytest.mark.parametrize("name", sorted({v.kernel for v in ONE_SPACE if v.exact}))
 def test_exact_kernels_reach_every_state(name: str) -> None:
     """Invariance alone would also hold for a kernel that never moves."""
     variant = next(v for v in VARIANTS if v.kernel == name)
@@ -58,13 +61,45 @@ def test_exact_kernels_reach_every_state(name: str) -> None:
     assert total_variation(stationary_distribution(matrix), target) < 1e-9
 
 
+TEMPERING = [
+    "tempering:kernel=single-site",
+    "tempering:kernel=single-site(scan=left-to-right),hottest=3",
+    "tempering:kernel=informed(balancing=sqrt)",
+    "tempering:kernel=delayed(kernel=single-site)",
+    "tempering:kernel=mixture(single-site=1,path=2)",
+    "tempering:kernel=single-site(reuse_row=no),ladder=1/1.3/2.5",
+]
+
+
+@pytest.mark.parametrize("energy", ["raw", "norm"])
+@pytest.mark.parametrize("specification", TEMPERING)
+def test_tempering_leaves_the_product_of_its_targets_invariant(specification: str, energy: str) -> None:
+    """On the whole space of two positions, two tokens, all levels and all assignments of replicas to levels."""
+    situation = Situation("two", (True, False, True), temperature=0.7)
+    model, kernel = situation.model(), Variant(specification).build(energy)
+    if len(kernel.factors) > 2:
+        situation = Situation("one", (True, False), temperature=0.7)
+        model = situation.model()
+    states, log_weights = kernel.enumerate(model, situation.states(model), situation.temperature)
+    target = torch.softmax(log_weights, 0)
+    for step in range(3):
+        matrix = transition_of_states(model, kernel, states, situation.temperature, step)
+        assert invariance_error(matrix, target) < TOLERANCE
+        assert torch.allclose(matrix.sum(1), torch.ones_like(target), atol=1e-12)
+    # what the state shows, level 0, has the marginal π_τ
+    sequences = situation.states(model)
+    cold = exact_distribution(model, kernel.energy, sequences, situation.temperature)
+    shown = torch.stack([target[(states.sequences.tokens == row).all(1)].sum() for row in sequences.tokens])
+    assert torch.allclose(shown, cold, atol=1e-12)
+
+
 def test_a_wrong_acceptance_ratio_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The certificate itself is tested: with the proposal ratio forgotten, detailed balance must fail."""
     from maskropolis.kernels import single_site
 
     monkeypatch.setattr(single_site, "at", lambda log_q, tokens: torch.zeros(len(tokens), dtype=torch.float64))
     situation = SITUATIONS[0]
-    model, kernel = situation.model(), Variant("single-site", {}).build("norm")
+    model, kernel = situation.model(), Variant("single-site").build("norm")
     states = situation.states(model)
     target = exact_distribution(model, kernel.energy, states)
     assert detailed_balance_error(transition_matrix(model, kernel, states), target) > 1e-3
@@ -81,7 +116,7 @@ def test_gibbs_misses_the_target_of_an_inconsistent_model(record_property) -> No
     states = all_states(model, _three_free())
     distances = {}
     for energy in ("raw", "norm"):
-        target = exact_distribution(model, Variant("single-site", {}).build(energy).energy, states)
+        target = exact_distribution(model, Variant("single-site").build(energy).energy, states)
         found = stationary_distribution(transition_matrix(model, Gibbs(), states))
         distances[energy] = total_variation(found, target)
         record_property(f"total_variation_{energy}", distances[energy])

@@ -10,9 +10,12 @@ import torch
 from exactness_cases import VARIANTS, Variant
 
 from maskropolis.kernels import KERNELS, Kernel
+from maskropolis.kernels.proposal import MaskedProposal
+from maskropolis.kernels.specification import build_kernel
 from maskropolis.models.tabular import TabularMaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences, concatenate
+from maskropolis.targets.energy import ENERGIES
 
 STEPS = 60
 FREE = ([True, True, False, True, True], [True, False, True, True])
@@ -98,21 +101,30 @@ def block(book: Textbook, x: list[int], u: list[float], k: int, **settings) -> l
     return book.decide(x, new, forward, backward, u[2 * k])
 
 
-TEXTBOOK = {
-    "single-site": (single_site, {}),
-    "block": (block, {"k": 2}),
-}
+def path(book: Textbook, x: list[int], u: list[float], k: int, **settings) -> list[int]:
+    order = list(book.free)
+    for j in range(k):
+        other = j + int(u[j] * (len(order) - j))
+        order[j], order[other] = order[other], order[j]
+    forward, backward, now = 1.0, 1.0, list(x)
+    for j, t in enumerate(order[:k]):
+        q = book.proposal(now, [t], t, **settings)
+        new = _category(q, u[k + j])
+        forward, backward = forward * q[new], backward * q[now[t]]
+        now[t] = new
+    return book.decide(x, now, forward, backward, u[2 * k])
+
+
+TEXTBOOK = {"single-site": (single_site, {}), "block": (block, {"k": 2}), "path": (path, {"k": 3})}
 
 
 @pytest.mark.parametrize("energy", ["raw", "norm"])
 @pytest.mark.parametrize("settings", [{}, {"temperature": 1.6}, {"top_k": 2}], ids=str)
 @pytest.mark.parametrize("name", TEXTBOOK)
 def test_kernels_give_the_chain_of_a_textbook_loop(name: str, settings: dict, energy: str) -> None:
-    from maskropolis.kernels.proposal import MaskedProposal
-
     loop, fixed = TEXTBOOK[name]
     model, start = _model(), _start()
-    kernel = Variant(name, {**fixed, "proposal": MaskedProposal(**settings)}).build(energy)
+    kernel = build_kernel(name, ENERGIES[energy], **fixed, proposal=MaskedProposal(**settings))
     tokens, *_ = _run(model, kernel, start, list(range(6)))
     for chain in range(6):
         length = int(start.lengths[chain])
@@ -124,35 +136,40 @@ def test_kernels_give_the_chain_of_a_textbook_loop(name: str, settings: dict, en
 
 
 SHORTCUTS = [
-    (Variant("single-site", {}), "keep_conditionals"),
-    (Variant("single-site", {}), "reuse_row"),
-    (Variant("single-site", {}), "early_rejection"),
-    (Variant("single-site", {"scan": "back-and-forth"}), "early_rejection"),
-    (Variant("block", {}), "early_rejection"),
+    ("single-site", "keep_conditionals"),
+    ("single-site", "reuse_row"),
+    ("single-site", "early_rejection"),
+    ("single-site:scan=back-and-forth", "early_rejection"),
+    ("block", "early_rejection"),
+    ("path:k=3", "early_rejection"),
+    ("path:k=2,contiguous=yes", "early_rejection"),
+    ("delayed:kernel=single-site", "early_rejection"),
+    ("delayed:kernel=path(k=2)", "early_rejection"),
 ]
 
 
 @pytest.mark.parametrize("energy", ["raw", "norm"])
-@pytest.mark.parametrize(("variant", "switch"), SHORTCUTS, ids=str)
-def test_shortcuts_give_the_same_chain(variant: Variant, switch: str, energy: str) -> None:
+@pytest.mark.parametrize(("specification", "switch"), SHORTCUTS, ids=str)
+def test_shortcuts_give_the_same_chain(specification: str, switch: str, energy: str) -> None:
+    saved = 0
     for seed in range(3):
-        with_it = _run(_model(seed), Variant(variant.kernel, variant.settings).build(energy), _start(), list(range(6)))
-        without = Variant(variant.kernel, {**variant.settings, switch: False}).build(energy)
-        plain = _run(_model(seed), without, _start(), list(range(6)))
-        assert torch.equal(with_it[0], plain[0]) and torch.equal(with_it[1], plain[1])
-        assert torch.allclose(with_it[2], plain[2], atol=1e-10)
-        assert bool((with_it[3] <= plain[3]).all())
-        assert (switch == "early_rejection" and energy == "raw") or with_it[3].sum() < plain[3].sum()
+        kernels = [Variant(specification).build(energy, **{switch: on}) for on in (True, False)]
+        quick, plain = (_run(_model(seed), kernel, _start(), list(range(6))) for kernel in kernels)
+        assert torch.equal(quick[0], plain[0]) and torch.equal(quick[1], plain[1])
+        assert torch.allclose(quick[2], plain[2], atol=1e-10)
+        assert bool((quick[3] <= plain[3]).all())
+        saved += int((plain[3] - quick[3]).sum())
+    assert saved > 0 or (switch == "early_rejection" and energy == "raw")
 
 
 def _keeps_conditionals(name: str) -> bool:
-    state = Variant(name, {}).build("norm").init(_model(), _start())
+    state = Variant(name).build("norm").init(_model(), _start())
     return state.evaluation is not None and state.evaluation.conditionals is not None
 
 
 @pytest.mark.parametrize("name", [name for name in KERNELS if _keeps_conditionals(name)])
 def test_a_small_memory_budget_gives_the_same_chain(name: str) -> None:
-    kernel = Variant(name, {}).build("norm")
+    kernel = Variant(name).build("norm")
     tight = _model()
     tight.budget.conditionals = 10
     assert kernel.init(tight, _start()).evaluation.conditionals is None
@@ -163,7 +180,7 @@ def test_a_small_memory_budget_gives_the_same_chain(name: str) -> None:
 
 @pytest.mark.parametrize("tokens", [4, 13])
 def test_a_small_token_budget_gives_the_same_chain(tokens: int) -> None:
-    kernel = Variant("single-site", {}).build("norm")
+    kernel = Variant("single-site").build("norm")
     small = _model()
     small.budget.tokens = tokens
     assert torch.equal(
@@ -232,12 +249,10 @@ def test_an_infinite_or_impossible_move_is_never_accepted() -> None:
 
 def test_a_start_that_no_proposal_can_return_to_stays_finite() -> None:
     """With top-k 1 a token outside the support is kept: leaving it has no reverse, so it is rejected, not NaN."""
-    from maskropolis.kernels.proposal import MaskedProposal
-
     model, start = _model(), _start()
     for name in KERNELS:
         if not KERNELS[name].exact or "proposal" not in KERNELS[name].__dataclass_fields__:
             continue
-        kernel = Variant(name, {"proposal": MaskedProposal(top_k=1)}).build("raw")
+        kernel = build_kernel(name, ENERGIES["raw"], proposal=MaskedProposal(top_k=1))
         tokens, _, energies, _ = _run(model, kernel, start, list(range(6)))
         assert bool((tokens == start.tokens).all()) and bool(energies.isfinite().all()), name

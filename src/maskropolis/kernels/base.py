@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -52,6 +53,19 @@ class State:
         memory = {key: value[index] for key, value in self.memory.items()}
         inner = None if self.inner is None else self.inner.rows(self._inner_rows(index, len(self.inner.sequences)))
         return State(self.sequences.rows(index), evaluation, self.step, memory, inner)
+
+    def merged(self, index: Tensor, part: State) -> State:
+        """The state in which the chains `index` [K] int64 are where the K chains of `part` are."""
+        assert self.evaluation is not None and part.evaluation is not None
+        tokens = self.sequences.tokens.index_copy(0, index, part.sequences.tokens)
+        kept, new = self.evaluation.conditionals, part.evaluation.conditionals
+        evaluation = Evaluation(
+            self.energy.index_copy(0, index, part.energy),
+            self.evaluation.terms.index_copy(0, index, part.evaluation.terms),
+            kept if kept is None or new is None else kept.replaced(index, new),
+        )
+        memory = {key: value.index_copy(0, index, part.memory[key]) for key, value in self.memory.items()}
+        return State(replace(self.sequences, tokens=tokens), evaluation, part.step, memory, self.inner)
 
     def _inner_rows(self, index: Tensor, rows: int) -> Tensor:
         chains = index.nonzero()[:, 0] if index.dtype == torch.bool else index
@@ -126,13 +140,17 @@ def register(name: str, *, exact: bool) -> Callable[[type[K]], type[K]]:
 
 
 def describe(kernel: Any) -> str:
-    """`name(field=value,…)` with the fields that differ from their defaults; the energy is named elsewhere."""
+    """`name(field=value,…)` with the fields that differ from their defaults; the energy is named elsewhere.
+
+    `specification.build_kernel` builds the kernel from this text again.
+    """
     parts = []
     for item in fields(kernel):
         value = getattr(kernel, item.name)
         if item.name == "energy" or value == item.default:
             continue
-        parts.append(value.signature() if hasattr(value, "signature") else f"{item.name}={value}")
+        shown = value.signature() if hasattr(value, "signature") else value
+        parts.append(shown if item.name == "proposal" else f"{item.name}={shown}")
     inner = ",".join(part for part in parts if part)
     return f"{kernel.name}({inner})" if inner else str(kernel.name)
 
@@ -255,11 +273,18 @@ def evaluate_rows(
     assert state.evaluation is not None
     keep = state.evaluation.conditionals is not None
     part = None if known is None else Known(known.positions[index], known.logits[index])
-    try:
+    with chains_named(index):
         if stop is None:
             return energy.evaluate(model, proposed.rows(index), keep=keep, known=part)
         order = promising_order(state.sequences.rows(index), proposed.rows(index), state.evaluation.terms[index])
         return evaluate_bounded(model, energy, proposed.rows(index), order, stop, keep=keep, known=part)
+
+
+@contextmanager
+def chains_named(index: Tensor) -> Iterator[None]:
+    """Within the context only the chains `index` [K] are at work; an error names them by their place in the batch."""
+    try:
+        yield
     except NumericalError as error:
         raise NumericalError(error.plain, index[list(error.chains)].tolist()) from None
 
@@ -270,19 +295,11 @@ def taken(state: State, proposed: Sequences, asked: Tensor, evaluation: Evaluati
     if not bool(accepted.any()):
         return state
     index = asked[accepted]
-    tokens, energy, terms = state.sequences.tokens.clone(), state.energy.clone(), state.evaluation.terms.clone()
-    tokens[index], energy[index] = proposed.tokens[index], evaluation.energy[accepted]
-    terms[index] = evaluation.terms[accepted]
-    kept = state.evaluation.conditionals
-    if kept is not None and evaluation.conditionals is not None:
-        kept = kept.replaced(index, evaluation.conditionals.rows(accepted))
-    return State(
-        replace(state.sequences, tokens=tokens),
-        Evaluation(energy, terms, kept),
-        state.step,
-        {key: _outdated(value, index) for key, value in state.memory.items()},
-        state.inner,
-    )
+    kept = None if evaluation.conditionals is None else evaluation.conditionals.rows(accepted)
+    moved = Evaluation(evaluation.energy[accepted], evaluation.terms[accepted], kept)
+    memory = {key: _outdated(value, index) for key, value in state.memory.items()}
+    part = State(proposed.rows(index), moved, state.step, {key: value[index] for key, value in memory.items()})
+    return replace(state, memory=memory).merged(index, part)
 
 
 def _outdated(value: Tensor, chains: Tensor) -> Tensor:

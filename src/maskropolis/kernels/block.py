@@ -17,10 +17,10 @@ from torch import Tensor
 from maskropolis.errors import InputError
 from maskropolis.kernels.base import Info, Proposal, State, describe, propose_and_decide, register
 from maskropolis.kernels.proposal import MaskedProposal, at
-from maskropolis.kernels.scan import free_in_order
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.randomness import draw, pick
 from maskropolis.sequences import Sequences
+from maskropolis.targets.conditionals import free_in_order
 from maskropolis.targets.energy import NORM, Energy, block_conditionals
 
 
@@ -32,8 +32,11 @@ class Block:
     `contiguous` takes k neighbours in the order of the free positions, else k are drawn without replacement.
     """
 
-    variants: ClassVar[tuple[str, ...]] = ("block:k=3", "block:contiguous=yes", "block:proposal_temperature=0.6")
-
+    variants: ClassVar[tuple[str, ...]] = (
+        "block:k=3",
+        "block:contiguous=yes",
+        "block:k=9,proposal_temperature=0.6,top_k=2",
+    )
     energy: Energy = NORM
     proposal: MaskedProposal = MaskedProposal()
     k: int = 2

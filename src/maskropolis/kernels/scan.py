@@ -8,6 +8,7 @@ from torch import Tensor
 from maskropolis.errors import unknown_name
 from maskropolis.randomness import pick
 from maskropolis.sequences import Sequences
+from maskropolis.targets.conditionals import free_in_order
 
 SCANS = ("random", "left-to-right", "right-to-left", "back-and-forth")
 
@@ -16,12 +17,6 @@ def require_scan(name: str) -> None:
     """Raises `InputError` unless `name` is a scan."""
     if name not in SCANS:
         raise unknown_name("scan", name, SCANS)
-
-
-def free_in_order(sequences: Sequences) -> Tensor:
-    """[C, n] int64: the free positions of each chain in order, then others; n the largest number of them."""
-    most = int(sequences.free_counts.max())
-    return torch.argsort((~sequences.free).to(torch.uint8), dim=1, stable=True)[:, :most]
 
 
 def next_position(sequences: Sequences, scan: str, step: int, uniforms: Tensor) -> Tensor:

@@ -34,12 +34,12 @@ class SingleSite:
     """
 
     variants: ClassVar[tuple[str, ...]] = (
+        "single-site:scan=left-to-right",
+        "single-site:scan=right-to-left",
+        "single-site:scan=back-and-forth",
         "single-site:proposal_temperature=1.7",
         "single-site:top_k=2",
-        "single-site:scan=left-to-right",
-        "single-site:scan=back-and-forth",
     )
-
     energy: Energy = NORM
     proposal: MaskedProposal = MaskedProposal()
     scan: str = "random"

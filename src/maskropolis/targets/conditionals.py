@@ -52,6 +52,12 @@ def slots(sequences: Sequences) -> Tensor:
     return (sequences.free.long().cumsum(1) - 1).clamp(min=0)
 
 
+def free_in_order(sequences: Sequences) -> Tensor:
+    """[C, n] int64: the free positions of each chain in order, then others; n the largest number of them."""
+    most = int(sequences.free_counts.max())
+    return torch.argsort((~sequences.free).to(torch.uint8), dim=1, stable=True)[:, :most]
+
+
 def fits(model: MaskedLM, sequences: Sequences) -> bool:
     """Whether the conditionals of all chains stay within the model's memory budget (float32)."""
     if not len(sequences):

@@ -1,0 +1,155 @@
+"""Parallel tempering: L replicas of a chain on a ladder of temperatures, neighbours exchange their places.
+
+    replica at level ℓ moves by `kernel` at τ_ℓ = τ · ladder[ℓ],    ladder[0] = 1
+    levels ℓ and ℓ+1 swap with min(1, exp((1/τ_ℓ − 1/τ_{ℓ+1}) (E_ℓ − E_{ℓ+1})))
+    for ℓ even on even steps, ℓ odd on odd ones
+
+This leaves Π_ℓ π_{τ_ℓ} invariant, and the replica at level 0 is the chain. Geyer (1991); non-reversible even–odd swaps
+and the spacing of the ladder: Syed, Bouchard-Côté, Deligiannidis & Doucet (2022), J. R. Stat. Soc. B 84, 321.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, permutations
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskropolis.errors import InputError, NumericalError
+from maskropolis.kernels.base import Info, State, describe, register
+from maskropolis.kernels.single_site import SingleSite
+from maskropolis.models.protocol import MaskedLM
+from maskropolis.randomness import accept
+from maskropolis.sequences import Sequences
+from maskropolis.targets.energy import NORM, Energy, Evaluation
+
+
+@register("tempering", exact=True)
+@dataclass(frozen=True)
+class Tempering:
+    """L times the cost of `kernel`. The ladder is geometric, `levels` temperatures from τ to τ · `hottest`, or given.
+
+    State: `inner` holds the C·L replicas, `memory["level"]` [C, L] the level of each, `memory["tried"]` and
+    `memory["swapped"]` [C, L−1] count swaps between neighbouring levels. What the state shows is level 0.
+    """
+
+    variants: ClassVar[tuple[str, ...]] = ("tempering:hottest=3", "tempering:kernel=path(k=2)")
+    energy: Energy = NORM
+    kernel: Any = field(default_factory=SingleSite)
+    levels: int = 2
+    hottest: float = 1.5
+    ladder: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.kernel.exact or self.kernel.name == "tempering":
+            raise InputError(f"tempering cannot run '{self.kernel.name}'; expected an exact kernel on one temperature")
+        given = self.ladder or tuple(float(f) for f in np.geomspace(1.0, self.hottest, max(1, self.levels)))
+        if len(given) < 2 or given[0] != 1 or not all(a < b < np.inf for a, b in pairwise(given)):
+            raise InputError(f"a ladder needs at least two rising factors from 1 on; got {given}")
+        object.__setattr__(self, "kernel", replace(self.kernel, energy=self.energy))
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """τ_ℓ / τ of each level."""
+        return self.ladder or tuple(float(f) for f in np.geomspace(1.0, self.hottest, self.levels))
+
+    @property
+    def uniforms_per_step(self) -> int:
+        count = len(self.factors)
+        return count * int(self.kernel.uniforms_per_step) + count // 2  # of each replica, of each swap
+
+    def steps_per_sweep(self, free: int) -> int:
+        return int(self.kernel.steps_per_sweep(free))
+
+    def init(self, model: MaskedLM, sequences: Sequences) -> State:
+        count, chains = len(self.factors), torch.arange(len(sequences), device=sequences.device)
+        return self.assemble(self.kernel.init(model, sequences.rows(chains.repeat_interleave(count))))
+
+    def assemble(self, inner: State) -> State:
+        """The state whose replicas are the C·L rows of `inner`, chain by chain, each chain's levels in order."""
+        count, device = len(self.factors), inner.sequences.device
+        chains = len(inner.sequences) // count
+        swaps = torch.zeros(chains, count - 1, dtype=torch.float64, device=device)
+        level = torch.arange(count, device=device).repeat(chains, 1)
+        return _shown(
+            State(inner.sequences, None, inner.step, {"level": level, "tried": swaps, "swapped": swaps}, inner)
+        )
+
+    def enumerate(self, model: MaskedLM, states: Sequences, temperature: float) -> tuple[State, Tensor]:
+        """Every placement of `states` [S, T] on the levels by every assignment of replicas: S^L · L! states, and
+        log Π_ℓ π_{τ_ℓ} of each, unnormalised. The certificate of exactness asks for this."""
+        count, device = len(self.factors), states.device
+        orders = torch.tensor(list(permutations(range(count))), device=device)
+        places = torch.cartesian_prod(*[torch.arange(len(states), device=device)] * count)
+        inner = self.kernel.init(model, states.rows(places.repeat_interleave(len(orders), 0).flatten()))
+        level = orders.repeat(len(places), 1)
+        state = self.assemble(inner)
+        state = _shown(replace(state, memory={**state.memory, "level": level}))
+        tau = temperature * torch.tensor(self.factors, dtype=torch.float64, device=device)[level]
+        return state, -(inner.energy.view(-1, count) / tau).sum(1)
+
+    def step(self, model: MaskedLM, state: State, temperature: float | Tensor, uniforms: Tensor) -> tuple[State, Info]:
+        """`uniforms` [C, uniforms_per_step]."""
+        assert state.inner is not None
+        level = state.memory["level"]
+        chains, count = level.shape
+        factors = torch.tensor(self.factors, dtype=torch.float64, device=uniforms.device)
+        tau = factors[level] * (temperature[:, None] if isinstance(temperature, Tensor) else temperature)
+        own = uniforms[:, : count * self.kernel.uniforms_per_step].reshape(chains * count, -1)
+        try:
+            inner, info = self.kernel.step(model, replace(state.inner, step=state.step), tau.flatten(), own)
+        except NumericalError as error:
+            raise NumericalError(error.plain, sorted({row // count for row in error.chains})) from None
+        cold = torch.arange(chains, device=level.device) * count + level.argmin(1)
+        swaps = uniforms[:, count * self.kernel.uniforms_per_step :]
+        memory = _swapped(state, inner.energy.view(chains, count), tau, swaps)
+        moved = _shown(State(state.sequences, None, state.step + 1, memory, inner))
+        changed = state.sequences.changes(moved.sequences)
+        return moved, Info(info.accepted[cold], info.log_ratio[cold], info.positions[cold], changed, info.rows)
+
+    def swap_rates(self, state: State) -> list[float]:
+        """Share of accepted swaps between levels ℓ and ℓ+1 since the start, all chains together; NaN before any."""
+        tried, swapped = state.memory["tried"].sum(0), state.memory["swapped"].sum(0)
+        return [float(rate) for rate in swapped / tried]
+
+    def adapted(self, state: State) -> Tempering:
+        """The same kernel with a ladder spaced for equal swap rates, from the rates so far; for burn-in only.
+
+        Temperatures are moved along the cumulated rejection rates, interpolated in log τ. Start anew from it with
+        `assemble(state.inner)` or `init`: a kernel that changes while it samples has no fixed target.
+        """
+        rates = np.nan_to_num(np.array(self.swap_rates(state)), nan=0.5)
+        barrier = np.concatenate([[0.0], np.cumsum(1 - rates + 1e-3)])
+        even = np.linspace(0.0, barrier[-1], len(barrier))
+        ladder = np.exp(np.interp(even, barrier, np.log(self.factors)))
+        return replace(self, ladder=(1.0, *(float(f) for f in ladder[1:])))
+
+    def signature(self) -> str:
+        return describe(self)
+
+
+def _swapped(state: State, energy: Tensor, tau: Tensor, uniforms: Tensor) -> dict[str, Tensor]:
+    """Memory after the swaps of this step; energy and tau [C, L] by replica, `uniforms` [C, L // 2]."""
+    replica = state.memory["level"].argsort(1)  # [C, L]: which replica is at a level
+    tried, swapped = state.memory["tried"].clone(), state.memory["swapped"].clone()
+    for number, low in enumerate(range(state.step % 2, replica.shape[1] - 1, 2)):
+        pair = replica[:, low : low + 2]
+        e, beta = energy.gather(1, pair), 1 / tau.gather(1, pair)
+        yes = accept((beta[:, 0] - beta[:, 1]) * (e[:, 0] - e[:, 1]), uniforms[:, number])
+        replica = replica.clone()
+        replica[:, low : low + 2] = torch.where(yes[:, None], pair.flip(1), pair)
+        tried[:, low] += 1
+        swapped[:, low] += yes.double()
+    return {**state.memory, "level": replica.argsort(1), "tried": tried, "swapped": swapped}
+
+
+def _shown(state: State) -> State:
+    """The state that shows the replicas at level 0."""
+    level, inner = state.memory["level"], state.inner
+    assert inner is not None and inner.evaluation is not None
+    cold = torch.arange(len(level), device=level.device) * level.shape[1] + level.argmin(1)
+    evaluation = Evaluation(inner.energy[cold], inner.evaluation.terms[cold])
+    return replace(state, sequences=inner.sequences.rows(cold), evaluation=evaluation)
