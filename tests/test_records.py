@@ -121,6 +121,18 @@ def test_output_appears_only_when_complete(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one" and (tmp_path / "out.txt.partial").read_bytes() == b"two"
 
 
+def test_an_error_says_where_the_results_are(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    with pytest.raises(InputError, match=r"too long; what was done before is in '.*out.txt.partial'"):  # noqa: SIM117
+        with open_output(str(path)) as stream:
+            stream.write(b"one")
+            raise InputError("too long")
+    path.with_name("out.txt.partial").unlink()
+    with pytest.raises(InputError, match=r"too long$"), open_output(str(path)):
+        raise InputError("too long")
+    assert not list(tmp_path.iterdir())
+
+
 def test_records_as_json_and_parquet(tmp_path: Path) -> None:
     rows = [{"text": "ä", "x": 1.5, "list": [float("inf")]}, {"text": "b", "x": float("nan"), "list": [2.0]}]
     with open_records(str(tmp_path / "a.jsonl")) as out:

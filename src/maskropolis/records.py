@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from maskropolis.errors import InputError, unknown_name
+from maskropolis.errors import InputError, MaskropolisError, unknown_name
 
 FORMATS = ("text", "jsonl", "csv", "tsv", "parquet")
 STANDARD = "-"
@@ -233,8 +233,8 @@ def open_output(path: str, overwrite: bool = False) -> Iterator[IO[bytes]]:
     """A binary stream to the file `path`, or to standard output if it is `-`.
 
     The bytes go to `path.partial`, which becomes `path` when the block ends without an error. After an error the
-    partial file stays, with everything written so far, and `path` is as it was. Raises `InputError` if `path` or a
-    partial file exists and `overwrite` is not set, or if its folder is not there.
+    partial file stays, with everything written so far (the error says so), and `path` is as it was. Raises `InputError`
+    if `path` or a partial file exists and `overwrite` is not set, or if its folder is not there.
     """
     if path == STANDARD:
         yield sys.stdout.buffer
@@ -243,8 +243,15 @@ def open_output(path: str, overwrite: bool = False) -> Iterator[IO[bytes]]:
     target = Path(path)
     partial = target.with_name(target.name + ".partial")
     check_output(path, overwrite)
-    with _open(partial, "wb") as stream:
-        yield stream
+    try:
+        with _open(partial, "wb") as stream:
+            yield stream
+    except BaseException as error:
+        if partial.exists() and not partial.stat().st_size:
+            partial.unlink()
+        elif isinstance(error, MaskropolisError) and partial.exists():
+            error.args = (f"{error}; what was done before is in '{partial}'",)
+        raise
     partial.replace(target)
 
 
