@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import pkgutil
@@ -52,7 +53,7 @@ _Complaint: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__nam
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 2 bad input (one line on standard error), 130 interrupted."""
+    """Entry point. Exit codes: 0 done, 2 bad input (one line on standard error), 130 or 143 interrupted."""
     from maskropolis.errors import MaskropolisError
 
     try:
@@ -71,6 +72,10 @@ def main() -> None:
         # Whoever read the output has enough; what Python flushes at exit must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
+            raise
+        _fail(f"cannot write: {error.strerror}; what was written before is kept")
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -23,11 +23,9 @@ from maskropolis.chains.running import steps as steps_of
 from maskropolis.chains.samples import Samples
 from maskropolis.chains.stopping import StopSignals
 from maskropolis.errors import InputError, RunError, unknown_name
-from maskropolis.kernels.specification import build_kernel
 from maskropolis.models import load
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.models.protocol import Budget
-from maskropolis.targets.energy import energy_by_name
 
 __all__ = ["Prepared", "SamplingConfig", "open_run", "prepare", "record", "resume", "run_prepared", "sample"]
 
@@ -145,7 +143,10 @@ def record(
         raise InputError(f"checkpoint_every {checkpoint_every} is out of range; expected at least 1 step")
     folder = Path(out)
     require_free(folder, overwrite)
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot create the folder '{folder}': {error.strerror}") from None
     with locked(folder):
         require_free(folder, overwrite)
         clear(folder)
@@ -239,6 +240,5 @@ def _prepared_again(
     model.budget = Budget(**(description["model"]["budget"] if checkpoint is None else checkpoint.budget))
     if checkpoint is None:
         return replace(prepare(model, config), plan=plan)
-    kernel = build_kernel(config.kernel, energy_by_name(config.energy))
     state = load_state(folder, checkpoint, model.device)
-    return Prepared(model, config, kernel, state, torch.tensor(checkpoint.chains), plan)
+    return Prepared(model, config, config.make_kernel(), state, torch.tensor(checkpoint.chains), plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 from maskropolis.app import model_options as options
 
 if TYPE_CHECKING:
-    from maskropolis.chains.samples import Samples
+    from maskropolis.sampling import Prepared
 
 _START, _TARGET, _KERNEL, _LENGTH, _OUTPUT = "Start", "Target", "Kernel", "How long", "Output"
 
@@ -89,7 +88,19 @@ def sample(
         str | None,
         _option(_OUTPUT, "--output", "-o", metavar="FILE", help="JSONL or, by suffix, Parquet; - for stdout."),
     ] = None,
-    overwrite: Annotated[bool, _option(_OUTPUT, "--overwrite", help="Replace an existing output.")] = False,
+    out: Annotated[
+        str | None,
+        _option(
+            _OUTPUT,
+            "--out",
+            metavar="RUN",
+            help="Folder for the whole run: samples, trace and checkpoints; `maskropolis resume` goes on with it.",
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None, _option(_OUTPUT, "--checkpoint-every", metavar="STEPS", help="Steps between checkpoints of --out.")
+    ] = None,
+    overwrite: Annotated[bool, _option(_OUTPUT, "--overwrite", help="Replace an existing output or run.")] = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
     allow_pickle: options.AllowPickle = False,
@@ -100,11 +111,9 @@ def sample(
 
     The target is exp(−E(x)/τ) over the free tokens. A sweep visits each of them once on average.
     """
-    from maskropolis.records import check_output
     from maskropolis.sampling import SamplingConfig, prepare
 
-    if output is not None:
-        check_output(output, overwrite)
+    _check_outputs(output, out, checkpoint_every, overwrite)
     config = SamplingConfig(
         lengths=_numbers(length),
         templates=tuple(template or ()),
@@ -131,10 +140,33 @@ def sample(
         seed=seed,
     )
     opened = options.open_model(model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget)
-    _run(prepare(opened, config), output, overwrite)
+    prepared = prepare(opened, config)
+    if out is None:
+        _run_in_memory(prepared, output, overwrite)
+    else:
+        _run_in_folder(prepared, out, overwrite, checkpoint_every)
 
 
-def _run(prepared: Any, output: str | None, overwrite: bool) -> None:
+def _check_outputs(output: str | None, out: str | None, checkpoint_every: int | None, overwrite: bool) -> None:
+    """What can be refused before the model is loaded."""
+    from pathlib import Path
+
+    from maskropolis.chains.resuming import require_free
+    from maskropolis.errors import InputError
+    from maskropolis.records import check_output
+
+    if output is not None and out is not None:
+        raise InputError("expected one of --out (a run folder) and --output (a file of samples); got both")
+    if checkpoint_every is not None and (out is None or checkpoint_every < 1):
+        raise InputError("--checkpoint-every expects at least 1 step and a run folder, --out")
+    if output is not None:
+        check_output(output, overwrite)
+    if out is not None:
+        require_free(Path(out), overwrite)
+
+
+def _run_in_memory(prepared: Prepared, output: str | None, overwrite: bool) -> None:
+    from maskropolis.app.outcome import report, show
     from maskropolis.records import open_records
     from maskropolis.sampling import run_prepared
 
@@ -142,20 +174,15 @@ def _run(prepared: Any, output: str | None, overwrite: bool) -> None:
         write = None if output is None else stack.enter_context(open_records(output, overwrite))
         result = run_prepared(prepared, keep=write)
     if output is None:
-        for record in result:
-            typer.echo(f"{record['energy']:9.3f}  {record['text']}")
-    _report(result)
+        show(result.records)
+    report(result)
 
 
-def _report(result: Samples) -> None:
-    for notice in result.notices:
-        typer.echo(f"warning: {notice}; the other chains went on", err=True)
-    if result.interrupted:
-        typer.echo(f"interrupted after {result.steps} steps; {len(result)} samples were kept", err=True)
-    typer.echo(f"accepted {result.acceptance_rate:.1%} of proposals, {result.rows} model rows", err=True)
-    typer.echo(result.signature, err=True)
-    if result.interrupted:
-        sys.exit(130)
+def _run_in_folder(prepared: Prepared, out: str, overwrite: bool, checkpoint_every: int | None) -> None:
+    from maskropolis.app.outcome import report_run
+    from maskropolis.sampling import record
+
+    report_run(record(prepared, out, overwrite, checkpoint_every))
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:

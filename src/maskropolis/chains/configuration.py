@@ -6,7 +6,12 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from maskropolis.decoders.fill import FILLS
 from maskropolis.errors import InputError, unknown_name
+from maskropolis.kernels.base import Kernel
+from maskropolis.kernels.specification import build_kernel
+from maskropolis.targets.energy import energy_by_name
+from maskropolis.targets.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,19 @@ class SamplingConfig:
             value = getattr(self, name)
             if value is not None and (not _is_number(value) or not 0 < value < math.inf):
                 raise InputError(f"{name} {value!r} is out of range; expected a positive finite number")
+        if self.start not in FILLS:
+            raise unknown_name("start", self.start, FILLS)
+        self.make_kernel()
+        self.make_schedule(1)
+
+    def make_kernel(self) -> Kernel:
+        return build_kernel(self.kernel, energy_by_name(self.energy))
+
+    def make_schedule(self, steps: int) -> Schedule:
+        """τ over `steps` steps. Two temperatures without a shape anneal geometrically."""
+        annealing = self.final_temperature not in (None, self.temperature)
+        shape = "geometric" if annealing and self.schedule == "constant" else self.schedule
+        return Schedule(self.temperature, self.final_temperature, steps, shape)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

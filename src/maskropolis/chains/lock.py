@@ -17,7 +17,10 @@ LOCK_NAME = "run.lock"
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder. Raises `RunError` at once, naming the process, if another one holds it."""
-    handle = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        handle = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise RunError(f"cannot write to the folder '{folder}': {error.strerror}") from None
     try:
         if not _acquire(handle):
             holder = os.read(handle, 32).decode(errors="replace").strip()

@@ -15,11 +15,8 @@ from maskropolis.chains.driver import Plan, Tick, run
 from maskropolis.decoders.starts import blank_chains, fill_chains
 from maskropolis.errors import NumericalError
 from maskropolis.kernels.base import Kernel, State
-from maskropolis.kernels.specification import build_kernel
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.sequences import Sequences
-from maskropolis.targets.energy import energy_by_name
-from maskropolis.targets.schedule import Schedule
 
 T = TypeVar("T")
 
@@ -72,7 +69,7 @@ def prepare(model: HuggingFaceMaskedLM, config: SamplingConfig) -> Prepared:
 
 def check(model: HuggingFaceMaskedLM, config: SamplingConfig) -> tuple[Kernel, Sequences, Plan]:
     """Kernel, chains with masks not filled yet, and plan. Raises `InputError`; the model is not run."""
-    kernel = build_kernel(config.kernel, energy_by_name(config.energy))
+    kernel = config.make_kernel()
     given = config.lengths or config.templates or config.texts
     blank = blank_chains(
         model,
@@ -110,11 +107,7 @@ def _plan(config: SamplingConfig, kernel: Kernel, free: int) -> Plan:
     steps = config.steps or burn_in + config.samples * thin
     if config.steps is not None and burn_in + thin > steps:
         burn_in, thin = max(0, steps - thin), min(thin, steps)
-    shape = config.schedule
-    if shape == "constant" and config.final_temperature not in (None, config.temperature):
-        shape = "geometric"
-    schedule = Schedule(config.temperature, config.final_temperature, steps, shape)
-    return Plan(steps, burn_in, thin, schedule)
+    return Plan(steps, burn_in, thin, config.make_schedule(steps))
 
 
 def signature(model: HuggingFaceMaskedLM, config: SamplingConfig, kernel: Kernel, plan: Plan) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import io
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -102,7 +101,7 @@ class Recorder:
             self.mark(status, message)
 
     def _write_part(self, folder: str, step: int, table: pa.Table) -> None:
-        buffer = io.BytesIO()
+        buffer = pa.BufferOutputStream()
         pyarrow.parquet.write_table(table, buffer, compression="zstd")
         name = f"{folder}/part-{step:09d}.parquet"
-        self._parts.append(Part(name, table.num_rows, write_file(self.folder / name, buffer.getvalue())))
+        self._parts.append(Part(name, table.num_rows, write_file(self.folder / name, buffer.getvalue().to_pybytes())))

@@ -10,7 +10,6 @@ my-run/run.json                 configuration, model fingerprint, versions, stat
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +148,13 @@ class Run:
         for table in self._tables(SAMPLE_FOLDER):
             yield from table.to_pylist()
 
+    def latest(self) -> list[dict[str, Any]]:
+        """The records of the step that was kept last, one for each chain."""
+        parts = () if self.checkpoint is None else self.checkpoint.parts
+        last = next((part for part in reversed(parts) if part.file.startswith(f"{SAMPLE_FOLDER}/")), None)
+        records = [] if last is None else _read_part(self.path, last).to_pylist()
+        return [record for record in records if record["step"] == records[-1]["step"]]
+
     def write(self, path: str, overwrite: bool = False) -> None:
         """The records to `path`, Parquet if its suffix says so, else JSON lines. Raises `InputError` if it exists."""
         with open_records(str(path), overwrite) as write:
@@ -198,7 +204,9 @@ def _read_part(folder: Path, part: Part) -> pa.Table:
         raise _damaged(folder, part, f"cannot be read ({error.strerror})") from None
     if hashlib.sha256(content).hexdigest() != part.sha256:
         raise _damaged(folder, part, "is damaged (its checksum differs)")
-    return pyarrow.parquet.read_table(io.BytesIO(content))
+    # Without threads of its own: one that still lives when Python ends brings the process down.
+    file = pyarrow.parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False)
+    return file.read(use_threads=False)
 
 
 def _damaged(folder: Path, part: Part, what: str) -> RunError:

@@ -1,0 +1,39 @@
+"""What a sampling command says when it ends, and the exit code that says why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from maskropolis.chains.run_folder import Run
+    from maskropolis.chains.samples import Samples
+
+
+def report(result: Samples | Run) -> None:
+    """Warnings, acceptance and the signature on standard error. Exits with 128 + the signal that ended the run."""
+    for notice in result.notices:
+        typer.echo(f"warning: {notice}", err=True)
+    if result.interrupted:
+        count = f"{len(result)} sample{'' if len(result) == 1 else 's'}"
+        typer.echo(f"interrupted after {result.steps} of {result.planned_steps} steps; kept {count}", err=True)
+    typer.echo(f"accepted {result.acceptance_rate:.1%} of proposals, {result.rows} model rows", err=True)
+    typer.echo(result.signature, err=True)
+    if result.stopped_by:
+        raise typer.Exit(128 + result.stopped_by)
+
+
+def show(records: list[dict[str, object]]) -> None:
+    """Energy and text, one sample a line, on standard output."""
+    for record in records:
+        typer.echo(f"{record['energy']:9.3f}  {record['text']}")
+
+
+def report_run(run: Run) -> None:
+    """The states kept last, one of each chain, where everything is and how to go on, then `report`."""
+    show(run.latest())
+    typer.echo(f"{len(run)} samples in {run.path}/samples, {run.steps} of {run.planned_steps} steps made", err=True)
+    if run.interrupted:
+        typer.echo(f"go on with: maskropolis resume {run.path}", err=True)
+    report(run)
