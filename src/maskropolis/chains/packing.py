@@ -60,9 +60,7 @@ def _dataclass(kind: str) -> Any:
     module, _, name = kind.partition(":")
     found = getattr(importlib.import_module(module), name, None) if module.startswith(_PACKAGE) else None
     if not is_dataclass(found):
-        raise RunError(
-            f"the checkpoint holds a '{kind}', which this version does not know; use the version it was made with"
-        )
+        raise RunError(f"the checkpoint holds a '{kind}', unknown to this version; use the version that made it")
     return found
 
 
