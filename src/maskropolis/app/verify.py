@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -62,7 +63,7 @@ def verify(
 
     if json_file is not None:
         check_output(json_file, overwrite)
-    console = Console(stderr=json_file == "-", highlight=False, width=None)
+    console = Console(stderr=json_file == "-", highlight=False, width=None if sys.stdout.isatty() else 110)
     situations = list(tabular_situations())
     if not tables_only:
         opened = options.open_model(
@@ -71,6 +72,7 @@ def verify(
         listed = tuple(token.strip() for token in tokens.split(",")) if tokens else ()
         chosen = template or (_TEMPLATE if model is None else None)
         situations.append(real_situation(opened, chosen, listed, shortlist))
+    torch.set_num_threads(1)  # many small tables: threads would only wait for one another
     with torch.inference_mode():
         found = list(certify_all(situations))
         _print_table(console, found, every)
@@ -85,57 +87,67 @@ _TEMPLATE = "The [MASK] was very [MASK]."
 
 
 def _print_table(console: Console, found: list[Certificate], every: bool) -> None:
+    """One table for the tabular models, one for the real model."""
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title="Certificate of exactness", title_justify="left", box=None, pad_edge=False)
-    for column in ("kernel", "model", "target"):
-        table.add_column(column, overflow="fold")
-    for column in ("|πP − π|", "TV", "gap", "verdict"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for group in _groups(found, every):
-        table.add_row(*_row(group))
-    console.print(table)
+    for title, part in _parts(found).items():
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        table.add_column("kernel", overflow="fold")
+        if every:
+            table.add_column("case")
+        for column in ("|πP − π|", "TV", "spectral gap"):
+            table.add_column(column, justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        for group in _groups(part, every):
+            first = group[0]
+            case = [escape(f"{first.model.removeprefix('tabular: ')}, {first.energy}, τ {first.temperature:g}")]
+            table.add_row(escape(first.kernel), *(case if every else []), *_numbers(group))
+        console.print(table, "")
 
 
-def _groups(found: list[Certificate], every: bool) -> list[list[Certificate]]:
-    """Certificates shown in one line: without `every`, one line a kernel, tables and real model apart."""
+def _parts(found: list[Certificate]) -> dict[str, list[Certificate]]:
+    """Certificates by title."""
+    parts: dict[str, list[Certificate]] = {}
+    tables = {c.model for c in found if c.model.startswith("tabular")}
+    for certificate in found:
+        name = f"{len(tables)} tabular models" if certificate.model in tables else f"model {certificate.model}"
+        parts.setdefault(name, []).append(certificate)
+    titled = {}
+    for name, part in parts.items():
+        energies = " and ".join(sorted({c.energy for c in part}))
+        temperatures = ", ".join(f"{t:g}" for t in sorted({c.temperature for c in part}))
+        titled[f"Certificate: {name}, energies {energies}, τ {temperatures}"] = part
+    return titled
+
+
+def _groups(part: list[Certificate], every: bool) -> list[list[Certificate]]:
+    """Certificates shown in one line: all of a kernel, or with `every` each its own."""
     groups: dict[Any, list[Certificate]] = {}
-    for index, certificate in enumerate(found):
-        kind = "tabular models" if certificate.model.startswith("tabular") else certificate.model
-        key = index if every else (certificate.kernel, kind)
-        groups.setdefault(key, []).append(certificate)
+    for index, certificate in enumerate(part):
+        groups.setdefault(index if every else certificate.kernel, []).append(certificate)
     return list(groups.values())
 
 
-def _row(group: list[Certificate]) -> list[str]:
-    from rich.markup import escape
-
-    first = group[0]
-    models = {certificate.model for certificate in group}
-    where = first.model if len(models) == 1 else f"{len(models)} tabular models"
-    energies, temperatures = {c.energy for c in group}, {c.temperature for c in group}
-    target = f"{'/'.join(sorted(energies))}, τ {'/'.join(f'{t:g}' for t in sorted(temperatures))}"
-    gaps = [c.spectral_gap for c in group]
+def _numbers(group: list[Certificate]) -> list[str]:
+    """The largest error; of the total variation the largest, or the range where none is declared; range of the gap."""
+    distances = [c.total_variation for c in group]
     return [
-        escape(first.kernel),
-        escape(where),
-        target,
-        f"{_worst(c.invariance_error for c in group):.1e}",
-        f"{_worst(c.total_variation for c in group):.1e}",
-        _span(gaps),
+        f"{_worst([c.invariance_error for c in group]):.1e}",
+        f"{_worst(distances):.1e}" if group[0].exact else _span(distances),
+        _span([c.spectral_gap for c in group]),
         _verdict(group),
     ]
 
 
-def _worst(values: Any) -> float:
+def _worst(values: list[float]) -> float:
     """The largest, NaN if there is one."""
-    listed = list(values)
-    return float("nan") if any(value != value for value in listed) else max(listed)
+    return float("nan") if any(value != value for value in values) else max(values)
 
 
 def _span(values: list[float]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:.2g}" if len(values) == 1 else f"{low:.2g}–{high:.2g}"
+    low, high = (f"{abs(value):.2g}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} – {high}"
 
 
 def _verdict(group: list[Certificate]) -> str:
@@ -146,7 +158,7 @@ def _verdict(group: list[Certificate]) -> str:
     if not group[0].exact:
         return "[yellow]no target[/]"
     apart = max(c.classes for c in group) > 1
-    return "[green]exact[/]" + (", not irreducible" if apart else "")
+    return "[green]exact[/]" + (", but reducible" if apart else "")
 
 
 def _print_consistency(console: Console, model: Any, situation: Situation) -> None:

@@ -25,7 +25,7 @@ def total_variation(p: Tensor, q: Tensor) -> float:
 def spectral_gap(matrix: Tensor) -> float:
     """1 − the second largest modulus of an eigenvalue: 0 does not mix, 1 mixes in one step."""
     moduli = torch.linalg.eigvals(matrix).abs().sort(descending=True).values
-    return float(1 - moduli[1]) if len(moduli) > 1 else 1.0
+    return max(0.0, float(1 - moduli[1])) if len(moduli) > 1 else 1.0
 
 
 def stationary_distribution(matrix: Tensor) -> Tensor:

@@ -17,19 +17,34 @@ from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import block_conditionals
 from maskropolis.targets.enumeration import all_states
 
+MOST_STATES = 256
+
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """A model, every state of a template [S, T], and the temperatures to certify at."""
+    """A model, every state of a template [S, T], and the temperatures to certify at.
+
+    `products`: whether kernels whose space is a product of several copies (replicas) are certified here as well; it is
+    the square of the work, so not everywhere.
+    """
 
     model: MaskedLM
     states: Sequences
     temperatures: tuple[float, ...] = (1.0,)
+    products: bool = True
 
     @property
     def free(self) -> int:
         """Free positions n."""
         return int(self.states.free_counts[0])
+
+    def smallest(self) -> Situation:
+        """Two tokens at two free positions: four states, for kernels whose space is a product of several copies."""
+        row = self.states.rows(torch.tensor([0]))
+        ranks = row.free.long().cumsum(1)
+        template = Sequences(row.tokens, row.free & (ranks <= 2), row.attention, row.source)
+        narrow = ShortlistMaskedLM(self.model, self.model.allowed.nonzero()[:2, 0], template)
+        return Situation(narrow, all_states(narrow, narrow.narrow(template)), self.temperatures)
 
 
 def tabular_situations() -> Iterator[Situation]:
@@ -42,11 +57,11 @@ def tabular_situations() -> Iterator[Situation]:
         length = len(free)
         model = TabularMaskedLM.random(tokens, [length], seed=10 * length + tokens, spread=1.5)
         model.name = f"tabular: random, {tokens} tokens, length {length}"
-        yield Situation(model, _states(model, free), temperatures)
+        yield Situation(model, _states(model, free), temperatures, products=length == 2)
     generator = torch.Generator().manual_seed(3)
     model = TabularMaskedLM.from_joint(torch.rand(2, 2, 2, generator=generator, dtype=torch.float64) + 0.05)
     model.name = "tabular: consistent, 2 tokens, length 3"
-    yield Situation(model, _states(model, (True, True, True)))
+    yield Situation(model, _states(model, (True, True, True)), products=False)
 
 
 def _states(model: TabularMaskedLM, free: tuple[bool, ...]) -> Sequences:
@@ -65,6 +80,9 @@ def real_situation(
     """
     start = open_template(model, template)
     listed = shortlist(model, start, tokens, size)
+    count = len(listed) ** int(start.free_counts[0])
+    if count > MOST_STATES:
+        raise InputError(f"{len(listed)} tokens make {count} sentences, more than {MOST_STATES}; name fewer tokens")
     narrow = ShortlistMaskedLM(model, listed, start)
     return Situation(narrow, all_states(narrow, narrow.narrow(start)))
 

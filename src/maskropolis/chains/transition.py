@@ -64,18 +64,26 @@ def transition_of_states(
     uniforms = torch.full((size, kernel.uniforms_per_step), torch.nan, dtype=torch.float64)
     matrix = torch.zeros(size, size, dtype=torch.float64)
     states = _at_step(states, step)
-    lookup = {tuple(row): index for index, row in enumerate(identity(states).tolist())}
+    listed = identity(states)
     while len(origin):
         reached, column, outcomes = _observe_step(model, kernel, states.rows(origin), temperature, uniforms)
         done = column < 0
-        for o, w, row in zip(origin[done].tolist(), weight[done].tolist(), reached[done].tolist(), strict=True):
-            if tuple(row) not in lookup:
-                raise ValueError(f"the kernel '{kernel.name}' reached a state that was not listed")
-            matrix[o, lookup[tuple(row)]] += w
+        place = _place(reached[done], listed)
+        if bool((place < 0).any()):
+            raise ValueError(f"the kernel '{kernel.name}' reached a state that was not listed")
+        matrix.index_put_((origin[done], place), weight[done], accumulate=True)
         origin, weight, uniforms = _branch(
             origin[~done], weight[~done], uniforms[~done], column[~done], outcomes[~done]
         )
     return matrix
+
+
+def _place(rows: Tensor, listed: Tensor) -> Tensor:
+    """[N] int64, where each of `rows` [N, K] stands in `listed` [S, K]; −1 if nowhere."""
+    _, name = torch.cat([listed, rows]).unique(dim=0, return_inverse=True)
+    where = torch.full((len(listed) + len(rows),), -1, dtype=torch.long)
+    where[name[: len(listed)]] = torch.arange(len(listed))
+    return where[name[len(listed) :]]
 
 
 def identity(state: State) -> Tensor:
@@ -101,23 +109,22 @@ def _observe_step(
     unset = uniforms.isnan()
     filled = torch.where(unset, _UNSET + labels * _GRAIN, uniforms)
     first = torch.full((rows,), -1, dtype=torch.long)
-    outcomes: list[Tensor | None] = [None] * rows
+    found: list[tuple[Tensor, Tensor]] = []
 
     def observer(probabilities: Tensor, used: Tensor) -> None:
         label = ((used - _UNSET) / _GRAIN).round()
         whole = (_UNSET + label * _GRAIN == used) & (label >= 0) & (label < rows * columns)
-        for index in whole.nonzero()[:, 0].tolist():
-            row, column = divmod(int(label[index]), columns)
-            if unset[row, column] and first[row] < 0:
-                first[row], outcomes[row] = column, probabilities[index]
+        here = whole.nonzero()[:, 0]
+        row, column = label[here].long() // columns, label[here].long() % columns
+        new = unset[row, column] & (first[row] < 0)
+        first[row[new]] = column[new]
+        found.append((row[new], probabilities[here[new]]))
 
     with observed(observer):
         after, _ = kernel.step(model, state, temperature, filled)
-    most = max((len(p) for p in outcomes if p is not None), default=0)
-    table = torch.zeros(rows, most, dtype=torch.float64)
-    for index, found in enumerate(outcomes):
-        if found is not None:
-            table[index, : len(found)] = found
+    table = torch.zeros(rows, max((p.shape[1] for _, p in found), default=0), dtype=torch.float64)
+    for row, probabilities in found:
+        table[row, : probabilities.shape[1]] = probabilities
     return identity(after), first, table
 
 
