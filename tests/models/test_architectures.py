@@ -73,6 +73,11 @@ def test_the_route_is_the_one_expected(model: HuggingFaceMaskedLM) -> None:
     assert model.padding_safe == (model.name not in tiny.PADDING_UNSAFE)
 
 
+def test_the_last_layer_is_shortened_where_it_is_berts(model: HuggingFaceMaskedLM) -> None:
+    like_bert = {"bert", "roberta", "xlm-roberta", "electra", "big_bird"}
+    assert (model._last_layer is not None) == (model.name in like_bert)
+
+
 def test_output_layer_sees_only_asked_positions(model: HuggingFaceMaskedLM) -> None:
     if model.name in tiny.FALLBACK:
         pytest.skip("this architecture goes through the full forward pass")

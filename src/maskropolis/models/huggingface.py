@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maskropolis.models.last_layer import LastLayerAtPositions, last_layer
 from maskropolis.models.loading import DTYPES, Options, load
 from maskropolis.models.protocol import Budget
 from maskropolis.models.split import BodyAndHead, check
@@ -36,6 +37,9 @@ class HuggingFaceMaskedLM:
         self._device = next(model.parameters()).device
         self.budget = Budget(tokens=1024 if self._device.type == "cpu" else 65536)
         self._parts = self._split()
+        self._last_layer: LastLayerAtPositions | None = None
+        if self._parts is not None and model.dtype == torch.float32:  # half precision could hide a difference
+            self._last_layer = last_layer(self._parts, self._probe())
         self.padding_safe = self._padding_safe()
 
     @classmethod
@@ -78,6 +82,8 @@ class HuggingFaceMaskedLM:
     def logits(self, sequences: Sequences, positions: Tensor) -> Tensor:
         """Logits [N, K, V] float32 at `positions` [N, K]."""
         attention = None if bool(sequences.attention.all()) else sequences.attention.long()
+        if self._parts is not None and self._last_layer is not None:
+            return self._parts.head(self._last_layer.hidden(sequences.tokens, attention, positions))
         if self._parts is not None:
             return self._parts.logits(sequences.tokens, attention, positions).float()
         if attention is None:
