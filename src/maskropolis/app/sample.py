@@ -201,8 +201,10 @@ def _numbers(text: str | None) -> tuple[int, ...]:
 def _with_settings(kernel: str | None, **settings: Any) -> str:
     """The kernel specification with the settings that were given as options of their own."""
     if kernel is None:
-        kernel = "block" if settings["k"] or settings["contiguous"] else "single-site"
+        kernel = "block" if settings["k"] is not None or settings["contiguous"] else "single-site"
     given = ",".join(f"{key}={value}" for key, value in settings.items() if value is not None)
     if not given:
         return kernel
+    if kernel.endswith(")") and ":" not in kernel:
+        return f"{kernel[:-1]},{given})"
     return f"{kernel}{',' if ':' in kernel else ':'}{given}"
