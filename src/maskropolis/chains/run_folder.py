@@ -28,6 +28,7 @@ from maskropolis.errors import RunError
 from maskropolis.records import open_records
 
 if TYPE_CHECKING:
+    import arviz
     import pandas
 
 RUN_FILE = "run.json"
@@ -154,6 +155,12 @@ class Run:
         last = next((part for part in reversed(parts) if part.file.startswith(f"{SAMPLE_FOLDER}/")), None)
         records = [] if last is None else _read_part(self.path, last).to_pylist()
         return [record for record in records if record["step"] == records[-1]["step"]]
+
+    def to_arviz(self, start: int | None = None) -> arviz.InferenceData:
+        """Kept states as ArviZ's plots expect them; see `maskropolis.chains.inference_data.to_arviz`."""
+        from maskropolis.chains.inference_data import to_arviz
+
+        return to_arviz(self, start)
 
     def write(self, path: str, overwrite: bool = False) -> None:
         """The records to `path`, Parquet if its suffix says so, else JSON lines. Raises `InputError` if it exists."""

@@ -15,6 +15,7 @@ from maskropolis.chains.totals import Totals
 from maskropolis.records import open_records
 
 if TYPE_CHECKING:
+    import arviz
     import pandas
 
 
@@ -90,6 +91,12 @@ class Samples:
     def to_pandas(self) -> pandas.DataFrame:
         """One row a kept state."""
         return self.samples().to_pandas()
+
+    def to_arviz(self, start: int | None = None) -> arviz.InferenceData:
+        """Kept states as ArviZ's plots expect them; see `maskropolis.chains.inference_data.to_arviz`."""
+        from maskropolis.chains.inference_data import to_arviz
+
+        return to_arviz(self, start)
 
     def write(self, path: str, overwrite: bool = False) -> None:
         """The records to `path`, Parquet if its suffix says so, else JSON lines. Raises `InputError` if it exists."""
