@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import NumericalError
+from maskropolis.models import rows as rows_module
 from maskropolis.models.rows import Rows, batches, single_mask_rows
 from maskropolis.models.tabular import TabularMaskedLM
 from maskropolis.sequences import Sequences
@@ -121,3 +124,22 @@ def watch(model: TabularMaskedLM, monkeypatch: pytest.MonkeyPatch, see: Callable
         return forward(sequences, positions)
 
     monkeypatch.setattr(model, "logits", watched)
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_a_batch_is_the_largest_with_little_padding(monkeypatch: pytest.MonkeyPatch, safe: bool) -> None:
+    monkeypatch.setattr(rows_module, "SMALL", 20)
+    generator = random.Random(0)
+    for _ in range(500):
+        lengths = sorted((generator.randint(3, 9) for _ in range(generator.randint(1, 30))), reverse=True)
+        start = generator.randrange(len(lengths))
+        stop = min(len(lengths), start + generator.randint(1, 20))
+
+        def good(end: int, lengths: list[int] = lengths, start: int = start) -> bool:
+            padded = lengths[start] * (end - start)
+            waste = 1 - sum(lengths[start:end]) / padded
+            return waste <= 0.05 or padded <= 20 if safe else waste == 0
+
+        expected = max(end for end in range(start + 1, stop + 1) if good(end))
+        ends = list(itertools.accumulate(lengths, initial=0))
+        assert rows_module._last_that_fits(ends, start, stop, safe) == expected

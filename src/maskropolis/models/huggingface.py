@@ -12,6 +12,7 @@ from torch import Tensor
 
 from maskropolis.models.last_layer import LastLayerAtPositions, last_layer
 from maskropolis.models.loading import DTYPES, Options, load
+from maskropolis.models.planner import measured_budget
 from maskropolis.models.protocol import Budget
 from maskropolis.models.split import BodyAndHead, check
 from maskropolis.models.text import TextCodec
@@ -35,12 +36,13 @@ class HuggingFaceMaskedLM:
         self.codec = TextCodec(tokenizer, self.max_length)
         self.mask_token = self.codec.mask_token
         self._device = next(model.parameters()).device
-        self.budget = Budget(tokens=1024 if self._device.type == "cpu" else 65536)
+        self.budget = Budget()
         self._parts = self._split()
         self._last_layer: LastLayerAtPositions | None = None
         if self._parts is not None and model.dtype == torch.float32:  # half precision could hide a difference
             self._last_layer = last_layer(self._parts, self._probe())
         self.padding_safe = self._padding_safe()
+        self.budget.tokens = measured_budget(self)
 
     @classmethod
     def from_pretrained(

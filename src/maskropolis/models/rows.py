@@ -6,8 +6,10 @@ evaluated here.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -15,6 +17,9 @@ from torch import Tensor
 from maskropolis.errors import NumericalError
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.sequences import Sequences
+
+PADDING = 0.05  # of the tokens of a batch, at most
+SMALL = 512  # tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +61,13 @@ def batches(model: MaskedLM, sequences: Sequences, rows: Rows) -> Iterator[tuple
     lengths = sequences.lengths[rows.chain]
     order = torch.argsort(lengths, descending=True, stable=True)
     sorted_lengths = lengths[order].tolist()
+    ends = list(accumulate(sorted_lengths, initial=0))
     logits_a_row = rows.asked.shape[1] * model.vocabulary_size
     start = 0
     while start < len(sorted_lengths):
         width = sorted_lengths[start]
-        most = min(model.budget.tokens // width, model.budget.logits // logits_a_row)
-        stop = min(len(sorted_lengths), start + max(1, most))
-        if not model.padding_safe:
-            while sorted_lengths[stop - 1] != width:
-                stop -= 1
+        most = max(1, min(model.budget.tokens // width, model.budget.logits // logits_a_row))
+        stop = _last_that_fits(ends, start, min(len(sorted_lengths), start + most), model.padding_safe)
         index = order[start:stop]
         try:
             logits = _forward(model, sequences, rows.at(index), width)
@@ -76,6 +79,22 @@ def batches(model: MaskedLM, sequences: Sequences, rows: Rows) -> Iterator[tuple
         _require_finite(logits, rows.chain[index])
         yield index, logits
         start = stop
+
+
+def _last_that_fits(ends: list[int], start: int, stop: int, padding_safe: bool) -> int:
+    """The largest end of a batch, up to `stop`, with at most `PADDING` of its tokens padding (none if unsafe).
+
+    `ends` are the cumulated lengths, longest row first, so the share of padding grows with the end and can be bisected.
+    Up to `SMALL` tokens, one pass with more padding costs less than several.
+    """
+    width = ends[start + 1] - ends[start]
+    share, small = (PADDING, SMALL) if padding_safe else (0.0, 0)
+
+    def wasteful(end: int) -> bool:
+        padded = width * (end - start)
+        return padded > small and ends[end] - ends[start] < (1 - share) * padded
+
+    return bisect_left(range(stop + 1), True, lo=start + 2, key=wasteful) - 1
 
 
 def _forward(model: MaskedLM, sequences: Sequences, rows: Rows, width: int) -> Tensor:
