@@ -137,8 +137,8 @@ def test_a_batch_is_the_largest_with_little_padding(monkeypatch: pytest.MonkeyPa
 
         def good(end: int, lengths: list[int] = lengths, start: int = start) -> bool:
             padded = lengths[start] * (end - start)
-            waste = 1 - sum(lengths[start:end]) / padded
-            return waste <= 0.05 or padded <= 20 if safe else waste == 0
+            real = sum(lengths[start:end])
+            return real >= (1 - 0.05) * padded or padded <= 20 if safe else real == padded
 
         expected = max(end for end in range(start + 1, stop + 1) if good(end))
         ends = list(itertools.accumulate(lengths, initial=0))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maskropolis.errors import ModelError
 from maskropolis.models.last_layer import LastLayerAtPositions, last_layer
 from maskropolis.models.loading import DTYPES, Options, load
 from maskropolis.models.planner import measured_budget
@@ -128,7 +129,10 @@ class HuggingFaceMaskedLM:
         row = Sequences(ids, torch.zeros_like(ids, dtype=torch.bool), torch.ones_like(ids, dtype=torch.bool))
         padded = Sequences(*(torch.nn.functional.pad(t, (0, 6)) for t in (row.tokens, row.free, row.attention)))
         at = torch.arange(ids.shape[1], device=self._device)[None]
-        plain = self.logits(row, at)
+        try:
+            plain = self.logits(row, at)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise ModelError(f"'{self.name}' fails on a row of {ids.shape[1]} tokens: {str(error)[:200]}") from None
         tolerance = 1e-4 if self.model.dtype == torch.float32 else 5e-2
         difference = (plain - self.logits(padded, at)).abs().max()
         return bool(difference <= tolerance * max(1.0, float(plain.abs().max())))
