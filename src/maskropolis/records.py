@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import json
 import math
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from maskropolis.errors import InputError, MaskropolisError, unknown_name
 
@@ -81,6 +83,17 @@ def read_records(source: str, fields: Fields | None = None, format: str | None =
     return _records(source, fields, reader)
 
 
+def read_lines(source: str) -> Iterator[tuple[int, str]]:
+    """(number, line) of a text file, also one that ends in .gz, or of standard input if `source` is `-`.
+
+    Empty lines are lines too. Raises `InputError` at once if there is no such file, and for bytes that are not UTF-8.
+    """
+    if source != STANDARD and not Path(source).is_file():
+        what = "is a folder" if Path(source).is_dir() else "does not exist"
+        raise InputError(f"the input '{source}' {what}; expected a file, or - for standard input")
+    return _text(source, Fields())
+
+
 def _format_of(source: str, format: str | None) -> str:
     if format is not None:
         if format not in FORMATS:
@@ -135,7 +148,14 @@ def _opened(source: str) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     with _open(Path(source), "rb") as stream:
-        yield stream
+        if Path(source).suffix != ".gz":
+            yield stream
+            return
+        try:
+            with gzip.open(stream) as unpacked:
+                yield cast("IO[bytes]", unpacked)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(f"cannot unpack '{source}': {error}") from None
 
 
 def _open(path: Path, mode: str) -> IO[bytes]:

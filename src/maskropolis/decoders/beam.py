@@ -1,0 +1,82 @@
+"""Greedy and beam search of an autoregressive encoder–decoder, by `generate` of transformers: the usual baseline."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from maskropolis.errors import InputError
+from maskropolis.models.conditional_text import TranslationCodec
+from maskropolis.models.protocol import Budget
+from maskropolis.sequences import Sequences
+
+
+class AutoregressiveTranslator:
+    """A `transformers` encoder–decoder with its tokenizer. `beam` 1 is greedy."""
+
+    def __init__(self, network: Any, tokenizer: Any, name: str = "autoregressive", beam: int = 5) -> None:
+        if beam < 1:
+            raise InputError(f"a beam of {beam} is too narrow; expected at least 1")
+        self.network, self.name, self.beam = network.eval(), name, beam
+        longest = int(network.config.max_position_embeddings)
+        self.codec = TranslationCodec(tokenizer, longest, longest - 2)
+        self.budget = Budget(tokens=4096 if self.device.type == "cpu" else 65536)
+        self.source_ids, self.target_ids = self.codec.source_ids, self.codec.target_ids
+        self.text, self.unknown = self.codec.text, self.codec.unknown
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.network.device)
+
+    @torch.inference_mode()
+    def translate(
+        self, sources: Sequence[Sequence[int]], most: int | None = None
+    ) -> list[list[tuple[list[int], float]]]:
+        """For each source its translations, best first, each with its score (log-probability over length)."""
+        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+        found: list[list[tuple[list[int], float]]] = [[] for _ in sources]
+        start = 0
+        while start < len(order):
+            widest = len(sources[order[start]])
+            stop = start + max(1, self.budget.tokens // (widest * self.beam))
+            some = order[start:stop]
+            for i, translations in zip(some, self._batch([sources[i] for i in some], most), strict=True):
+                found[i] = translations
+            start = stop
+        return found
+
+    def _batch(self, sources: list[Sequence[int]], most: int | None) -> list[list[tuple[list[int], float]]]:
+        config = self.network.config
+        padding = config.pad_token_id
+        padded = Sequences.from_lists(sources, [[False] * len(s) for s in sources], padding).to(self.device)
+        longest = min(self.codec.longest_target, most or 2 * padded.width + 10)
+        out = self.network.generate(
+            input_ids=padded.tokens, attention_mask=padded.attention.long(), num_beams=self.beam, do_sample=False,
+            max_new_tokens=longest, num_return_sequences=1, return_dict_in_generate=True, output_scores=False,
+        )  # fmt: skip
+        scores = getattr(out, "sequences_scores", None)
+        values = [0.0] * len(sources) if scores is None else scores.tolist()
+        hidden = {padding, config.bos_token_id, config.eos_token_id, config.decoder_start_token_id}
+        return [
+            [([token for token in row if token not in hidden], value)]
+            for row, value in zip(out.sequences.tolist(), values, strict=True)
+        ]
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for key, tensor in sorted(self.network.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the weights."""
+        return self._fingerprint
+
+    def signature(self) -> str:
+        return f"decoder:{'greedy' if self.beam == 1 else f'beam({self.beam})'}"

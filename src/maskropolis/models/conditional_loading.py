@@ -1,0 +1,63 @@
+"""Opens a conditional model by folder or name: an encoder–decoder of ours, or a plain masked LM through a prefix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedConfig
+
+from maskropolis.errors import ModelError, unknown_name
+from maskropolis.models.conditional_bound import ConditionalMaskedLM
+from maskropolis.models.conditional_config import MODEL_TYPE
+from maskropolis.models.conditional_network import ConditionalNetwork
+from maskropolis.models.conditional_prefix import PrefixConditional
+from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.loading import DTYPES, find_device
+
+
+def model_type(name: str) -> str:
+    """`model_type` of the configuration saved under `name`. Raises `ModelError`."""
+    try:
+        values, _ = PreTrainedConfig.get_config_dict(name)
+    except Exception:
+        raise ModelError(f"no model '{name}': expected the folder of a saved translation model") from None
+    return str(values.get("model_type", "of no known kind"))
+
+
+def load_conditional(
+    name: str,
+    *,
+    device: str = "auto",
+    dtype: str = "float32",
+    separator: str | None = None,
+    length_ratio: float = 1.0,
+) -> ConditionalMaskedLM | PrefixConditional:
+    """The conditional model saved in the folder `name`.
+
+    With a `separator`, any plain masked LM: source, separator and target in one row. Raises `ModelError` in one line.
+    """
+    kind = model_type(name)
+    if kind == MODEL_TYPE:
+        return _encoder_decoder(name, device, dtype)
+    if separator is not None:
+        plain = HuggingFaceMaskedLM.from_pretrained(name, device=device, dtype=dtype)
+        return PrefixConditional(plain, separator, length_ratio)
+    raise ModelError(
+        f"'{name}' is not a conditional model ({kind}); expected one made by `maskropolis train cmlm`, "
+        "or give --separator to use a plain masked language model"
+    )
+
+
+def _encoder_decoder(name: str, device: str, dtype: str) -> ConditionalMaskedLM:
+    if dtype not in DTYPES:
+        raise unknown_name("dtype", dtype, DTYPES)
+    where = find_device(device)
+    try:
+        network: Any = ConditionalNetwork.from_pretrained(name, dtype=DTYPES[dtype], use_safetensors=True)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except Exception as error:
+        raise ModelError(f"cannot load '{name}': {' '.join(str(error).split())[:300]}") from None
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= network.config.vocab_size:
+        raise ModelError(f"the tokenizer in '{name}' does not belong to its model: it has ids up to {highest}")
+    return ConditionalMaskedLM(network.to(where), tokenizer, name)

@@ -1,0 +1,154 @@
+"""Decoding by chains: what is found, streamed, chosen and remembered."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import tiny
+import tiny_conditional
+import torch
+
+from maskropolis import HuggingFaceMaskedLM
+from maskropolis.chains.hypotheses import decode
+from maskropolis.errors import InputError
+from maskropolis.models.conditional_prefix import PrefixConditional
+from maskropolis.targets.energy import ENERGIES
+from maskropolis.targets.enumeration import all_states
+from maskropolis.translation import Line, make_decoding, translate, translate_lines
+
+TEXTS = ["a b", "", "c c a b", "b", "a a a b c"]
+
+
+def lines(texts=TEXTS):
+    return [Line(n, text, f"line {n}") for n, text in enumerate(texts, start=1)]
+
+
+@pytest.mark.parametrize("energy", ["raw", "norm"])
+@pytest.mark.parametrize("start", ["mask-predict", "greedy", "masks", "sampled", "random"])
+def test_annealed_chains_find_the_state_of_lowest_energy(energy, start):
+    model = tiny_conditional.model("a b")
+    decoding = make_decoding(
+        decoder="mh", start=start, energy=energy, length_beam=1, sweeps=60, temperature=2.0, final_temperature=0.1
+    )
+    for found in translate_lines(lines(["a b", "b b a"]), model, decoding):
+        bound = model.bind([model.source_ids(found.line.text, "source")])
+        length = bound.predicted_lengths(1)[0][0]
+        states = all_states(bound, bound.rows([0], [[4] * min(length, 6)]))
+        if length <= 6:
+            lowest = ENERGIES[energy].evaluate(bound, states).energy.min()
+            assert found.energy == pytest.approx(float(lowest), abs=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"decoder": "mh", "sweeps": 3}, {"decoder": "gibbs", "sweeps": 2}])
+def test_the_division_into_chunks_changes_nothing(settings):
+    model = tiny_conditional.model()
+    decoding = make_decoding(**settings, with_energy=True)
+    whole = [t.text for t in translate_lines(lines(), model, decoding)]
+    for chunk in (1, 2, 3):
+        assert [t.text for t in translate_lines(lines(), model, decoding, chunk=chunk)] == whole
+    assert whole[1] == ""
+
+
+def test_energies_are_those_of_the_answers_and_never_rise_by_searching():
+    model = tiny_conditional.model()
+    before = list(translate_lines(lines(), model, make_decoding(with_energy=True, length_beam=1)))
+    after = list(translate_lines(lines(), model, make_decoding(decoder="mh", sweeps=5, length_beam=1)))
+    for first, second in zip(before, after, strict=True):
+        if first.line.text:
+            assert second.energy <= first.energy + 1e-4
+            bound = model.bind([model.source_ids(first.line.text, "source")])
+            rows = bound.rows([0], [model.target_ids(second.text, "target")])
+            assert float(ENERGIES["norm"].evaluate(bound, rows).energy) == pytest.approx(second.energy, abs=1e-4)
+
+
+def test_the_choice_among_lengths_is_by_energy_per_token_or_in_total():
+    model = tiny_conditional.model()
+    for choose in ("per-token", "total"):
+        decoding = make_decoding(decoder="mh", sweeps=2, length_beam=4, n_best=4, choose=choose)
+        for found in translate_lines(lines(["a b c"]), model, decoding):
+            key = [c.energy / (c.tokens if choose == "per-token" else 1) for c in found.candidates]
+            assert key == sorted(key) and len(key) == 4
+            assert len({c.text for c in found.candidates}) == 4
+
+
+def test_samples_of_a_fixed_temperature():
+    decoding = make_decoding(decoder="mh", sweeps=12, samples=5, thin=2, length_beam=1)
+    found = next(iter(translate_lines(lines(["a b"]), tiny_conditional.model(), decoding)))
+    assert len(found.samples) == 5 and all(sample.energy is not None for sample in found.samples)
+
+
+def test_a_given_hypothesis_is_where_a_chain_starts():
+    model = tiny_conditional.model()
+    found = translate(["a b", "c"], model, given=["b b a", "c c"], sweeps=0)
+    assert [one.text for one in found] == ["b b a", "c c"]
+    with pytest.raises(InputError, match="1 hypotheses for 2 sources"):
+        translate(["a b", "c"], model, given=["b"])
+    with pytest.raises(InputError, match="hypothesis for sentence 1 has parts that the model does not know"):
+        translate(["a b"], model, given=["z"])
+
+
+def test_the_path_of_a_chain_can_be_watched():
+    seen = []
+    decoding = make_decoding(decoder="mh", sweeps=3, length_beam=2)
+    watch = lambda line, sweep, candidate: seen.append((line.number, sweep, candidate.text))  # noqa: E731
+    list(translate_lines(lines(["a b", "c"]), tiny_conditional.model(), decoding, on_sweep=watch))
+    assert sorted((n, sweep) for n, sweep, _ in seen) == [(n, sweep) for n in (1, 2) for sweep in range(4)]
+
+
+def test_all_before_a_bad_line_are_translated():
+    texts = ["a b", "a " * 30, "b"]
+    stream = translate_lines(lines(texts), tiny_conditional.model(), make_decoding())
+    assert next(stream).line.number == 1
+    with pytest.raises(InputError, match="line 2 has 31 tokens"):
+        next(stream)
+    told = []
+    found = list(
+        translate_lines(lines(texts), tiny_conditional.model(), make_decoding(), skip_bad=True, notify=told.append)
+    )
+    assert [bool(one.text) for one in found] == [True, False, True] and "left empty" in told[0]
+
+
+def test_unknown_characters_are_told():
+    told = []
+    list(translate_lines(lines(["a 😀"]), tiny_conditional.model(), make_decoding(), notify=told.append))
+    assert told == ["line 1: the model does not know '😀'; read as unknown"]
+
+
+def test_a_plain_masked_model_is_conditional_through_a_prefix():
+    plain = HuggingFaceMaskedLM(tiny.network("bert"), tiny.tokenizer(), name="tiny-bert")
+    model = PrefixConditional(plain, length_ratio=0.5)
+    bound = model.bind([model.source_ids("the cat sat on", "source"), model.source_ids("mat", "source")])
+    rows = bound.rows([0, 1], [[10, 11], [12]])
+    before, after = plain.codec.frame
+    expected = [
+        *before,
+        *plain.codec.tokenizer("the cat sat on", add_special_tokens=False)["input_ids"],
+        *after,
+        10,
+        11,
+        *after,
+    ]
+    assert rows.tokens[0, : len(expected)].tolist() == expected
+    assert rows.free_counts.tolist() == [2, 1]
+    assert bound.predicted_lengths(3)[0] == [2, 1, 3]
+    found = decode(bound, [1, 2], make_decoding(decoder="mh", sweeps=2))
+    assert all(h.energy is not None for best in found.best for h in best)
+    text = [one.text for one in translate_lines(lines(["the cat", ""]), model, make_decoding(iterations=2))]
+    assert text[0] and text[1] == ""
+
+
+def test_settings_out_of_range_are_one_line():
+    for settings, says in [
+        ({"decoder": "mhh"}, "did you mean 'mh'"), ({"start": "mask"}, "unknown start"), ({"sweeps": -1}, "sweeps"),
+        ({"length_beam": 0}, "length beam"), ({"kernel": "block:k=0"}, "block size"), ({"energy": "rwa"}, "raw"),
+        ({"temperature": 0}, "temperature"), ({"speed": 3}, "unknown setting"),
+        ({"samples": 9, "sweeps": 2}, "9 samples"), ({"n_best": 2, "lowest": False}, "n-best"),
+    ]:  # fmt: skip
+        with pytest.raises(InputError, match=says):
+            make_decoding(**settings)
+
+
+def test_decoding_is_a_plain_record():
+    assert dataclasses.is_dataclass(make_decoding())
+    assert torch.get_num_threads() == 1
