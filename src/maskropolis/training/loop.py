@@ -107,9 +107,7 @@ class Trainer:
     ) -> None:
         self.settings, self.batches, self.objective, self.vocabulary = settings, batches, objective, vocabulary
         self.folder, self.evaluate, self.listener = folder, evaluate, listener or Silent()
-        self.accelerator = Accelerator(
-            cpu=not torch.cuda.is_available(), mixed_precision="bf16" if uses_bf16(settings.precision) else "no"
-        )
+        self.accelerator = Accelerator(cpu=not torch.cuda.is_available(), mixed_precision="no")  # our own autocast
         self.model = model.to(self.accelerator.device)
         self.predictor = Predictor(self.model)
         self.optimiser = self.accelerator.prepare(adamw(self.model, settings.peak, settings.weight_decay))
@@ -130,6 +128,11 @@ class Trainer:
         if not self.checkpoint.is_file():
             raise RunError(f"nothing to resume: '{self.checkpoint}' is not there")
         self.progress = Progress(**checkpoint.load(self.checkpoint, self.model, self.optimiser.optimizer))
+
+    def autocast(self) -> torch.autocast:
+        """The precision that was asked for, as a context."""
+        half = uses_bf16(self.settings.precision)
+        return torch.autocast(self.accelerator.device.type, dtype=torch.bfloat16, enabled=half)
 
     def spent(self) -> float:
         return self.settings.budget.spent(self.progress.step, self.progress.seconds)
@@ -177,7 +180,7 @@ class Trainer:
         )
         mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
         part = corrupted.rows(mine)
-        with self.accelerator.autocast():
+        with self.autocast():
             each = losses(self.predictor, batch.tokens[mine], part, self.accelerator.device)
         loss = objective_value(each, part)
         self.accelerator.backward(loss)
@@ -196,7 +199,7 @@ class Trainer:
     def _evaluate(self) -> None:
         assert self.evaluate is not None
         self.model.eval()
-        loss = self.evaluate(self.predictor, self.accelerator.autocast)
+        loss = self.evaluate(self.predictor, self.autocast)
         self.model.train()
         if loss < self.progress.best:
             self.progress.best, self.progress.stale = loss, 0

@@ -8,11 +8,10 @@ from typing import Any
 
 from maskropolis.chains.files import read_json, write_json
 from maskropolis.errors import InputError, RunError
-from maskropolis.training import corpus, holding_out, pruning, readers, starting, vocabulary
+from maskropolis.training import corpus, holding_out, pruning, readers, scratch, starting, vocabulary
 from maskropolis.training.corpus import Corpus
 from maskropolis.training.holding_out import Split
 from maskropolis.training.options import Options
-from maskropolis.training.scratch import new_model
 
 SCRATCH = "scratch:"
 DATA = "data"
@@ -33,6 +32,8 @@ class Prepared:
 
 def prepare(options: Options, folder: Path) -> Prepared:
     """Tokenizer and data into `folder`/data, and the model the run starts from. Raises `MaskropolisError`s."""
+    if options.init.startswith(SCRATCH):
+        scratch.check(options.init.removeprefix(SCRATCH), options.shape)
     split = _split(options)
     tokenizer, kept = _tokenizer(options, split)
     files = dict.fromkeys([*split.training_files, *split.validation_files])
@@ -90,7 +91,7 @@ def _model(options: Options, tokenizer: Any) -> Any:
     if options.init.startswith(SCRATCH):
         size = options.init.removeprefix(SCRATCH)
         longest = max(_POSITIONS, options.length)
-        return new_model(size, options.shape, tokenizer, longest, options.dropout, options.seed)
+        return scratch.new_model(size, options.shape, tokenizer, longest, options.dropout, options.seed)
     return starting.load_model(options.init, options.dropout, options.seed)
 
 

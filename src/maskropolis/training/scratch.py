@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForMaskedLM, BertConfig, ModernBertConfig, PretrainedConfig
 
-from maskropolis.errors import InputError, unknown_name
+from maskropolis.errors import unknown_name
 from maskropolis.training.starting import ATTENTION
 
 
@@ -29,14 +29,17 @@ SIZES = {"tiny": Size(128, 2, 2), "small": Size(512, 4, 8), "base": Size(768, 12
 SHAPES = ("bert", "modernbert")
 
 
-def new_model(size: str, shape: str, tokenizer: Any, longest: int, dropout: float, seed: int) -> Any:
-    """A masked LM with random weights drawn from `seed`. Raises `InputError` for an unknown size or shape."""
+def check(size: str, shape: str) -> None:
+    """Raises `InputError` for an unknown size or shape."""
     if size not in SIZES:
         raise unknown_name("size", size, SIZES)
     if shape not in SHAPES:
         raise unknown_name("shape", shape, SHAPES)
-    if not 0 <= dropout < 1:
-        raise InputError(f"the dropout is {dropout:g}; expected 0 <= dropout < 1")
+
+
+def new_model(size: str, shape: str, tokenizer: Any, longest: int, dropout: float, seed: int) -> Any:
+    """A masked LM with random weights drawn from `seed`. Raises `InputError` for an unknown size or shape."""
+    check(size, shape)
     torch.manual_seed(seed)
     make = _bert if shape == "bert" else _modernbert
     config = make(SIZES[size], tokenizer, longest, dropout)
