@@ -15,7 +15,7 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from maskropolis.chains.histories import History, RunLike, histories
 from maskropolis.errors import InputError
 
 if TYPE_CHECKING:
-    import arviz
+    from arviz import InferenceData
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def quiet_arviz() -> Iterator[Any]:
             yield arviz
 
 
-def to_arviz(run: RunLike, start: int | None = None) -> arviz.InferenceData:
+def to_arviz(run: RunLike, start: int | None = None) -> InferenceData:
     """Kept states as `posterior` (chain, draw), with log density and acceptance as `sample_stats`.
 
     Chains of different starts have different targets and cannot be pooled: where a run has several, `start` says which
@@ -55,13 +55,13 @@ def to_arviz(run: RunLike, start: int | None = None) -> arviz.InferenceData:
     return inference_data(history, run.signature)
 
 
-def inference_data(history: History, signature: str = "") -> arviz.InferenceData:
+def inference_data(history: History, signature: str = "") -> InferenceData:
     """The kept states of one `History`."""
     coords = {"chain": history.chains, "draw": np.arange(history.draws), "position": history.positions}
     temperature, acceptance = _between_draws(history)
     attributes = {"signature": signature, "start": history.label}
     with quiet_arviz() as arviz:
-        data: arviz.InferenceData = arviz.from_dict(
+        made = arviz.from_dict(
             posterior={
                 "energy": history.energy,
                 "indicator": indicators(history),
@@ -78,7 +78,7 @@ def inference_data(history: History, signature: str = "") -> arviz.InferenceData
             posterior_attrs=attributes,
             sample_stats_attrs=attributes,
         )
-    return data
+    return cast("InferenceData", made)
 
 
 def indicators(history: History) -> np.ndarray:
@@ -114,7 +114,7 @@ def _between_draws(history: History) -> tuple[np.ndarray, np.ndarray]:
     return ends.reindex(**index).to_numpy(), means.astype(float).reindex(**index).to_numpy()
 
 
-def save_netcdf(data: arviz.InferenceData, file: str | Path) -> None:
+def save_netcdf(data: InferenceData, file: str | Path) -> None:
     """Write to `file`, which `arviz.from_netcdf` reads. Raises `InputError` if it cannot be written."""
     with quiet_arviz():
         try:

@@ -1,1 +1,7 @@
-"""What a run looks like: plots and a self-contained HTML page."""
+"""One self-contained HTML page about a run."""
+
+from __future__ import annotations
+
+from maskropolis.report.page import render, write_report
+
+__all__ = ["render", "write_report"]
