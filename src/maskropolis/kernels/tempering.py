@@ -36,7 +36,7 @@ class Tempering:
     `memory["swapped"]` [C, L−1] count swaps between neighbouring levels. What the state shows is level 0.
     """
 
-    variants: ClassVar[tuple[str, ...]] = ("tempering:hottest=3", "tempering:kernel=path(k=2)")
+    variants: ClassVar[tuple[str, ...]] = ("tempering:hottest=3",)
     energy: Energy = NORM
     kernel: Any = field(default_factory=SingleSite)
     levels: int = 2
