@@ -139,6 +139,9 @@ def test_verdicts_from_known_series() -> None:
     assert judge("exact", 4, [few], 0.5).converged is None
     assert "effective draws" in judge("exact", 4, [short], 0.5).words or short.r_hat > 1.01
     assert judge("none", 4, [good], 1.0).converged is None
+    frozen = measure("position 5", np.repeat([[0.0], [1.0], [1.0], [0.0]], 50, axis=1))
+    assert frozen.r_hat == np.inf
+    assert "infinite" in judge("exact", 4, [good, frozen], 0.5).words
 
 
 def test_autocorrelation_of_white_noise_and_of_a_constant() -> None:

@@ -102,7 +102,7 @@ def _lines(start: StartDiagnosis) -> list[str]:
 
 
 def _number(value: float, form: str) -> str:
-    return "–" if value != value else format(value, form)
+    return "–" if value != value else "∞" if value == float("inf") else format(value, form)
 
 
 def _write_json(file: str, values: dict[str, Any], overwrite: bool) -> None:

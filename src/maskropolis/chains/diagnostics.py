@@ -22,6 +22,8 @@ from maskropolis.chains.verdict import Verdict, judge
 FEW = 10
 """Below this number of kept states a chain, the energy is judged from every step since burn-in."""
 
+_LARGEST_R_HAT = 1e6
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -148,7 +150,11 @@ def energy_series(history: History) -> tuple[np.ndarray, str]:
 
 
 def measure(name: str, values: np.ndarray) -> Quantity:
-    """ArviZ's statistics of `values` [C, D]. The halves of a single chain stand in for two chains in R-hat."""
+    """ArviZ's statistics of `values` [C, D]. The halves of a single chain stand in for two chains in R-hat.
+
+    R-hat is infinite where each half of a chain stays at one value, but not all at the same: ArviZ then divides by zero
+    or by what rounding left of it.
+    """
     draws = values.shape[1]
     constant = bool(np.ptp(values) == 0)
     nothing = Quantity(name, draws, float(values.mean()), math.nan, math.nan, math.nan, math.nan, constant)
@@ -164,11 +170,15 @@ def measure(name: str, values: np.ndarray) -> Quantity:
             draws,
             float(values.mean()),
             float(arviz.mcse(values, method="mean")),
-            float(arviz.rhat(compared)),
+            _finite_or_infinite(float(arviz.rhat(compared))),
             float(arviz.ess(values, method="bulk")),
             float(arviz.ess(values, method="tail")),
             constant,
         )
+
+
+def _finite_or_infinite(r_hat: float) -> float:
+    return math.inf if r_hat > _LARGEST_R_HAT else r_hat
 
 
 def autocorrelation(values: np.ndarray, lags: int = 100) -> tuple[float, ...]:

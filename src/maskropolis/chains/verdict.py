@@ -67,6 +67,12 @@ def _judge_numbers(chains: int, quantities: Sequence[Judged], acceptance: float)
         return Verdict(None, "the energies are not all finite, so nothing can be said")
     least = min(min(q.ess_bulk, q.ess_tail) for q in quantities if not math.isnan(q.r_hat))
     alone = " (one chain: its halves were compared; run at least 4)" if chains == 1 else ""
+    if math.isinf(worst.r_hat):
+        return Verdict(
+            False,
+            f"R-hat of {worst.name} is infinite (it never changes within a chain or half of it, but between them): "
+            f"not converged{alone}; {_advice(math.inf)}",
+        )
     if worst.r_hat > LARGEST_R_HAT:
         return Verdict(
             False,

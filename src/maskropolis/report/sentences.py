@@ -27,6 +27,15 @@ class Token(NamedTuple):
     changed: bool = False
 
     @property
+    def space(self) -> str:
+        """The leading space, which is not shaded."""
+        return self.text[: len(self.text) - len(self.word)]
+
+    @property
+    def word(self) -> str:
+        return self.text.lstrip()
+
+    @property
     def strength(self) -> str:
         """How strongly to shade, 0 to 1: the square root spreads small probabilities apart."""
         return f"{math.sqrt(self.probability or 0.0):.2f}"

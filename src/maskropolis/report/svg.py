@@ -13,7 +13,7 @@ from html import escape
 from markupsafe import Markup
 
 WIDTH, HEIGHT = 480, 240
-LEFT, RIGHT, TOP, BOTTOM = 58, 10, 10, 42
+LEFT, RIGHT, TOP, BOTTOM = 58, 18, 10, 42
 COLOURS = 8
 
 
