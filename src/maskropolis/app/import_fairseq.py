@@ -1,0 +1,47 @@
+"""`maskropolis import-fairseq`: a published Mask-Predict checkpoint as a model of ours."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(application: typer.Typer) -> None:
+    application.command("import-fairseq")(import_fairseq)
+
+
+def import_fairseq(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A .pt file of the Mask-Predict fork.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the model.")],
+    dictionary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its dictionary; else dict.*.txt beside it.")
+    ] = None,
+    codes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Byte-pair codes of subword-nmt; else text must come split.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is not empty.")] = False,
+) -> None:
+    """Import a checkpoint of Mask-Predict (fairseq), loading tensors only, and save it for `maskropolis translate`."""
+    from maskropolis.errors import InputError
+    from maskropolis.models.conditional_loading import quiet
+    from maskropolis.models.fairseq_import import import_fairseq as load
+
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"'{folder}' is a file; expected the name of a folder for the model")
+    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+        raise InputError(f"the folder '{folder}' is not empty; pass --overwrite, or choose another one")
+    found = load(checkpoint, dictionary, codes)
+    folder.mkdir(parents=True, exist_ok=True)
+    with quiet():
+        found.network.save_pretrained(folder)
+        found.tokenizer.save_pretrained(folder)
+    config = found.network.config
+    print(
+        f"saved {folder}: {config.encoder_layers} + {config.decoder_layers} layers of width {config.d_model}, "
+        f"{config.vocab_size} symbols, {found.parameters:,} parameters"
+    )
+    if codes is None:
+        print("sources must come split into sub-words, as the checkpoint was trained; see --codes", file=sys.stderr)
