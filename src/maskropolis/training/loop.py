@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import torch
 from accelerate import Accelerator
-from torch import nn
+from torch import Tensor, nn
 
 from maskropolis.errors import InputError, NumericalError, RunError, unknown_name
 from maskropolis.training import checkpoint
@@ -174,15 +174,7 @@ class Trainer:
     def step(self, number: int, spent: float) -> tuple[float, int]:
         """One update. Returns (loss in nats per chosen token, tokens seen). Raises `NumericalError`."""
         torch.manual_seed((self.settings.seed << 32) + number)  # dropout only
-        batch = self.batches.at(number)
-        corrupted = self.objective.corrupt(
-            batch.tokens, batch.starts, self.vocabulary, stream(self.settings.seed, 3, number)
-        )
-        mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
-        part = corrupted.rows(mine)
-        with self.autocast():
-            each = losses(self.predictor, batch.tokens[mine], part, self.accelerator.device)
-        loss = objective_value(each, part)
+        loss, tokens = self.loss(number)
         self.accelerator.backward(loss)
         value = self.team.add(self.model, float(loss.detach()))
         if not math.isfinite(value):
@@ -194,7 +186,19 @@ class Trainer:
             group["lr"] = rate(self.settings.peak, self.settings.warmup, number, spent)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        return value, batch.tokens.size
+        return value, tokens
+
+    def loss(self, number: int) -> tuple[Tensor, int]:
+        """The loss of this process's share of a step's batch, and the tokens in the whole batch."""
+        batch = self.batches.at(number)
+        corrupted = self.objective.corrupt(
+            batch.tokens, batch.starts, self.vocabulary, stream(self.settings.seed, 3, number)
+        )
+        mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
+        part = corrupted.rows(mine)
+        with self.autocast():
+            each = losses(self.predictor, batch.tokens[mine], part, self.accelerator.device)
+        return objective_value(each, part), batch.tokens.size
 
     def _evaluate(self) -> None:
         assert self.evaluate is not None
