@@ -15,13 +15,24 @@ from typing import Any
 from maskropolis import __version__
 from maskropolis.chains.hypotheses import Decoding, Found, Hypothesis, OnSweep, Work, decode
 from maskropolis.chains.modes import Search
-from maskropolis.decoders.beam import AutoregressiveTranslator
+from maskropolis.decoders.beam import AutoregressiveTranslator, load_autoregressive
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models.conditional import Conditional
-from maskropolis.models.conditional_loading import load_conditional
+from maskropolis.models.conditional_loading import is_autoregressive, load_conditional
 
-__all__ = ["CHUNK", "Decoding", "Hypothesis", "Line", "Search", "Translation", "Work", "signature", "translate",
-           "translate_lines"]  # fmt: skip
+__all__ = [
+    "CHUNK",
+    "Decoding",
+    "Hypothesis",
+    "Line",
+    "Search",
+    "Translation",
+    "Work",
+    "load_translator",
+    "signature",
+    "translate",
+    "translate_lines",
+]
 
 CHUNK = 128
 """Sources translated together: room for full forward passes, bounded memory. Results do not depend on it."""
@@ -86,6 +97,17 @@ def translate(
     pairs = zip(listed, starts, strict=True)
     lines = [Line(n, text, f"sentence {n}", start) for n, (text, start) in enumerate(pairs, start=1)]
     return list(translate_lines(lines, opened, make_decoding(**settings)))
+
+
+def load_translator(name: str, *, beam: int = 5, **options: Any) -> Conditional | AutoregressiveTranslator:
+    """The translation model in the folder `name`, conditional or autoregressive (then decoded with `beam`).
+
+    `options` are those of `load_conditional`: device, dtype, separator, length_ratio. Raises `ModelError`.
+    """
+    if is_autoregressive(name):
+        some = {key: value for key, value in options.items() if key in ("device", "dtype")}
+        return load_autoregressive(name, beam, **some)
+    return load_conditional(name, **options)
 
 
 def make_decoding(**settings: Any) -> Decoding:

@@ -8,9 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from maskropolis.errors import InputError
+from maskropolis.errors import InputError, ModelError, unknown_name
+from maskropolis.models.conditional_loading import quiet
 from maskropolis.models.conditional_text import TranslationCodec
+from maskropolis.models.loading import DTYPES, find_device
 from maskropolis.models.protocol import Budget
 from maskropolis.sequences import Sequences
 
@@ -80,3 +83,19 @@ class AutoregressiveTranslator:
 
     def signature(self) -> str:
         return f"decoder:{'greedy' if self.beam == 1 else f'beam({self.beam})'}"
+
+
+def load_autoregressive(
+    name: str, beam: int = 5, device: str = "auto", dtype: str = "float32"
+) -> AutoregressiveTranslator:
+    """The encoder–decoder saved in the folder `name`. Raises `ModelError`."""
+    if dtype not in DTYPES:
+        raise unknown_name("dtype", dtype, DTYPES)
+    where = find_device(device)
+    try:
+        with quiet():
+            network: Any = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=DTYPES[dtype], use_safetensors=True)
+            tokenizer = AutoTokenizer.from_pretrained(name)
+    except Exception as error:
+        raise ModelError(f"cannot load '{name}': {' '.join(str(error).split())[:300]}") from None
+    return AutoregressiveTranslator(network.to(where), tokenizer, name, beam)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import transformers
 from transformers import AutoTokenizer, PreTrainedConfig
 
 from maskropolis.errors import ModelError, unknown_name
@@ -15,13 +18,36 @@ from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.models.loading import DTYPES, find_device
 
 
-def model_type(name: str) -> str:
-    """`model_type` of the configuration saved under `name`. Raises `ModelError`."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No notices and no bars from transformers while loading: our own checks say what matters."""
+    before, bars = transformers.logging.get_verbosity(), transformers.logging.is_progress_bar_enabled()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     try:
-        values, _ = PreTrainedConfig.get_config_dict(name)
+        yield
+    finally:
+        transformers.logging.set_verbosity(before)
+        if bars:
+            transformers.logging.enable_progress_bar()
+
+
+def saved_config(name: str) -> dict[str, Any]:
+    """The configuration saved under `name`. Raises `ModelError`."""
+    try:
+        with quiet():
+            values, _ = PreTrainedConfig.get_config_dict(name)
     except Exception:
-        raise ModelError(f"no model '{name}': expected the folder of a saved translation model") from None
-    return str(values.get("model_type", "of no known kind"))
+        values = {}
+    if not values:
+        raise ModelError(f"no model '{name}': expected the folder of a saved translation model")
+    return dict(values)
+
+
+def is_autoregressive(name: str) -> bool:
+    """Whether the model saved under `name` is an encoder–decoder that is not ours. Raises `ModelError`."""
+    values = saved_config(name)
+    return bool(values.get("is_encoder_decoder")) and values.get("model_type") != MODEL_TYPE
 
 
 def load_conditional(
@@ -36,7 +62,7 @@ def load_conditional(
 
     With a `separator`, any plain masked LM: source, separator and target in one row. Raises `ModelError` in one line.
     """
-    kind = model_type(name)
+    kind = str(saved_config(name).get("model_type", "of no known kind"))
     if kind == MODEL_TYPE:
         return _encoder_decoder(name, device, dtype)
     if separator is not None:
@@ -53,8 +79,9 @@ def _encoder_decoder(name: str, device: str, dtype: str) -> ConditionalMaskedLM:
         raise unknown_name("dtype", dtype, DTYPES)
     where = find_device(device)
     try:
-        network: Any = ConditionalNetwork.from_pretrained(name, dtype=DTYPES[dtype], use_safetensors=True)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        with quiet():
+            network: Any = ConditionalNetwork.from_pretrained(name, dtype=DTYPES[dtype], use_safetensors=True)
+            tokenizer = AutoTokenizer.from_pretrained(name)
     except Exception as error:
         raise ModelError(f"cannot load '{name}': {' '.join(str(error).split())[:300]}") from None
     highest = max(tokenizer.get_vocab().values(), default=-1)
