@@ -1,0 +1,165 @@
+"""The card and the notice of storybook; every figure comes from results.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recipe import DATA_NOTE, INIT_RELEASE
+
+
+def storybook_card(results: dict[str, Any]) -> str:
+    """The card in Markdown, with the YAML head that model hubs read."""
+    training, options = results["training"], results["training"]["options"]
+    return f"""---
+license: apache-2.0
+language: en
+library_name: transformers
+pipeline_tag: fill-mask
+tags: [masked-language-model, maskropolis]
+---
+
+# storybook
+
+The English model in the package maskropolis: a BERT of 6 layers, width 384, 12 heads and 12,000 uncased word pieces
+({results["parameters"] / 1e6:.1f} million parameters, {results["bytes"] / 1e6:.1f} MB in float16), for trying things
+out on any machine without a network. It is small, it has read old novels, and it should be judged accordingly.
+
+## Data
+
+{DATA_NOTE}
+One book in twenty was held out, drawn with seed 0, and never trained on: {_names(results["held_out"])}.
+
+## Training
+
+Encoder and embeddings start from MiniLM-L6-H384 (`{INIT_RELEASE}`, Apache-2.0), the output layer from
+the identity and the embeddings. The vocabulary is cut to the 12,000 pieces that the training books need; curly quotes
+read as straight ones. {_amount(training)}: half of the batches
+with the BERT objective (15% chosen, 80/10/10), half with a mask rate uniform in (0, 1] and pure masking; a fifth of the
+batches single sentences. {_optimiser(options)}, no dropout, bfloat16 autocast, seed {options["seed"]}.
+
+```
+make model BOOKS=books.tar.xz
+```
+
+trains it anew. The run is timed: {training["minutes"]:.0f} minutes of training on {_machine(results)};
+another machine makes another number of steps. Versions: {_versions(training["versions"])}.
+
+Loss on held-out rows during training (15% chosen, nats):
+
+{_curve(training["points"])}
+
+## Measured on the held-out books
+
+Nats per predicted piece of the 12,000, with the standard error over rows.
+
+| what is predicted | loss | perplexity | pieces |
+| --- | --- | --- | --- |
+{_row("15% chosen, 80/10/10", results["bert_15"])}
+{_row("15% masked", results["masked_15"])}
+{_row("one mask in a row, all else visible", results["single"])}
+{_rows(results["pure_masking"])}
+
+Agreement: the pseudo-log-likelihood prefers the grammatical sentence in {_percent(results["agreement"]["all"])} of \
+{results["agreement"]["pairs"]} pairs
+({_kinds(results["agreement"])}).
+{_ablation(results.get("ablation"))}
+Signature: `{results["signature"]}`
+
+## Ten samples
+
+Drawn at random and not picked: {_settings(results["samples"]["settings"])}.
+
+{_list(results["samples"]["texts"])}
+
+## Limits
+
+- English only, lower case only, prose of roughly 1810 to 1965; it does not know later words, facts or manners, and it
+  repeats the prejudices of its books.
+- Rows of 64 tokens were trained; longer texts (up to 512) run, but were not measured.
+- It predicts words, not truths. It is no judge of fluency outside such prose.
+"""
+
+
+def notice() -> str:
+    """What the licences of the parts ask to be said."""
+    return f"""storybook: a masked language model distributed with maskropolis, Apache License 2.0.
+
+It is derived from the following works.
+
+MiniLM-L6-H384-uncased as fine-tuned in all-MiniLM-L6-v2 (release {INIT_RELEASE}): encoder weights, embeddings
+and word-piece vocabulary. Apache License, Version 2.0. Changed: the vocabulary was cut, all weights were trained on.
+MiniLM: Wang et al. (2020). The vocabulary is that of BERT (Devlin et al. 2019), Apache License, Version 2.0.
+
+Books from Standard Ebooks, used as training text. The texts are in the public domain in the United States; the
+editions' own work is dedicated to the public domain under CC0 1.0 Universal. The files hold no text of the books.
+
+The Apache License 2.0 is in the file LICENSE of this package.
+"""
+
+
+def _names(stems: list[str]) -> str:
+    return ", ".join(f"*{stem.split('_', 1)[-1].replace('-', ' ').title()}*" for stem in stems)
+
+
+def _machine(results: dict[str, Any]) -> str:
+    return f"{results['machine']['cores']} cores of {results['machine']['cpu']}, other work beside it"
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _amount(training: dict[str, Any]) -> str:
+    options = training["options"]
+    size = f"{options['rows']} rows of {options['length']} tokens"
+    return f"{training['tokens'] / 1e6:.1f} million tokens in {training['step']:,} steps of {size}"
+
+
+def _optimiser(options: dict[str, Any]) -> str:
+    return f"AdamW, highest rate {options['learning_rate']:g}, {options['warmup']} steps of warm-up, linear decay"
+
+
+def _settings(sampling: dict[str, Any]) -> str:
+    chosen = f"ten chains with {sampling['length']} free tokens, seed {sampling['seed']}"
+    return f"the states of {chosen}, all other settings those of `maskropolis sample`"
+
+
+def _curve(points: list[dict[str, Any]]) -> str:
+    found = [point for point in points if "validation_loss" in point]
+    head = "| tokens, millions | " + " | ".join(f"{point['tokens'] / 1e6:.1f}" for point in found) + " |"
+    loss = "| loss | " + " | ".join(f"{point['validation_loss']:.3f}" for point in found) + " |"
+    return "\n".join([head, "| --- " * (len(found) + 1) + "|", loss])
+
+
+def _row(name: str, figures: dict[str, float]) -> str:
+    loss = f"{figures['loss']:.3f} ± {figures['standard_error']:.3f}"
+    return f"| {name} | {loss} | {figures['perplexity']:.2f} | {figures['positions']:,} |"
+
+
+def _rows(curve: dict[str, dict[str, float]]) -> str:
+    return "\n".join(_row(f"{rate} masked", figures) for rate, figures in curve.items())
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def _kinds(agreement: dict[str, float]) -> str:
+    return "; ".join(f"{kind}: {_percent(share)}" for kind, share in agreement.items() if kind not in ("all", "pairs"))
+
+
+def _ablation(found: dict[str, Any] | None) -> str:
+    """What the uniform rates cost: two short runs that differ in nothing else."""
+    if found is None:
+        return ""
+    mixture, bert = found["mixture"]["single"], found["bert"]["single"]
+    change = mixture["perplexity"] / bert["perplexity"] - 1
+    return f"""
+Ablation, {found["description"]}: perplexity of one mask in a row {mixture["perplexity"]:.2f} with the
+mixture, {bert["perplexity"]:.2f} with the BERT objective alone ({change:+.1%}); at 50% masked
+{found["mixture"]["half"]["perplexity"]:.1f} against {found["bert"]["half"]["perplexity"]:.1f}.
+"""
+
+
+def _list(texts: list[str]) -> str:
+    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, start=1))
