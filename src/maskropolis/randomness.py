@@ -42,10 +42,10 @@ class Streams:
     (seed, chain, purpose, step, column) alone: not on batches, processes, or what was drawn before.
     """
 
-    _ahead = 256  # steps generated at once; a matter of speed only
-
-    def __init__(self, seed: int, chains: Sequence[int], purpose: int = CHAIN) -> None:
+    def __init__(self, seed: int, chains: Sequence[int], purpose: int = CHAIN, ahead: int = 256) -> None:
+        """`ahead`: steps generated at once, a matter of speed and memory only."""
         self.seed, self.chains, self.purpose = int(seed), [int(c) for c in chains], purpose
+        self._ahead = ahead
         self._buffer: np.ndarray | None = None
         self._first = 0
 

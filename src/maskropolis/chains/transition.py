@@ -1,10 +1,6 @@
-"""Exact transition matrices, computed from the very code that samples.
+"""Exact transition matrices, computed from the very code that samples: one step of a kernel, all of its outcomes.
 
-A kernel turns uniforms into decisions only through `pick`, `draw` and `accept`, and these report the exact
-probabilities of their outcomes to an observer. So one step is run over a tree: wherever an uniform is used that has not
-been set yet, the row is replaced by one row for each outcome, its uniform set to the middle of the outcome's interval
-and its weight multiplied by the outcome's probability. When every uniform that a row uses is set, the row ends in one
-state with a known probability. No sampling, no second implementation of the kernel.
+See `maskropolis.chains.decisions` for how outcomes are found with their probabilities.
 """
 
 from __future__ import annotations
@@ -14,6 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from maskropolis.chains.decisions import outcomes
 from maskropolis.chains.markov import (
     detailed_balance_error,
     invariance_error,
@@ -23,7 +20,6 @@ from maskropolis.chains.markov import (
 )
 from maskropolis.kernels.base import Kernel, State
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.randomness import observed
 from maskropolis.sequences import Sequences
 
 __all__ = [
@@ -36,9 +32,6 @@ __all__ = [
     "transition_matrix",
     "transition_of_states",
 ]
-
-_UNSET = 0.25  # uniforms not set yet carry their row and column: _UNSET + (row · columns + column) · _GRAIN
-_GRAIN = 2.0**-40
 
 
 def transition_matrix(
@@ -60,21 +53,19 @@ def transition_of_states(
     Two states are the same when their tokens, the integers in their memory and their inner states are.
     """
     size = len(states.sequences)
-    origin, weight = torch.arange(size), torch.ones(size, dtype=torch.float64)
-    uniforms = torch.full((size, kernel.uniforms_per_step), torch.nan, dtype=torch.float64)
     matrix = torch.zeros(size, size, dtype=torch.float64)
     states = _at_step(states, step)
     listed = identity(states)
-    while len(origin):
-        reached, column, outcomes = _observe_step(model, kernel, states.rows(origin), temperature, uniforms)
-        done = column < 0
-        place = _place(reached[done], listed)
+
+    def one_step(origin: Tensor, uniforms: Tensor) -> Tensor:
+        after, _ = kernel.step(model, states.rows(origin), temperature, uniforms)
+        return identity(after)
+
+    for part in outcomes(one_step, size, kernel.uniforms_per_step):
+        place = _place(part.result, listed)
         if bool((place < 0).any()):
             raise ValueError(f"the kernel '{kernel.name}' reached a state that was not listed")
-        matrix.index_put_((origin[done], place), weight[done], accumulate=True)
-        origin, weight, uniforms = _branch(
-            origin[~done], weight[~done], uniforms[~done], column[~done], outcomes[~done]
-        )
+        matrix.index_put_((part.origin, place), part.weight, accumulate=True)
     return matrix
 
 
@@ -97,44 +88,3 @@ def identity(state: State) -> Tensor:
 
 def _at_step(state: State, step: int) -> State:
     return replace(state, step=step, inner=None if state.inner is None else _at_step(state.inner, step))
-
-
-def _observe_step(
-    model: MaskedLM, kernel: Kernel, state: State, temperature: float, uniforms: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Run one step. For each row: the identity of the state reached, the first unset column that it used (−1: none),
-    and the probabilities of the outcomes there."""
-    rows, columns = uniforms.shape
-    labels = torch.arange(rows * columns, dtype=torch.float64).view(rows, columns)
-    unset = uniforms.isnan()
-    filled = torch.where(unset, _UNSET + labels * _GRAIN, uniforms)
-    first = torch.full((rows,), -1, dtype=torch.long)
-    found: list[tuple[Tensor, Tensor]] = []
-
-    def observer(probabilities: Tensor, used: Tensor) -> None:
-        label = ((used - _UNSET) / _GRAIN).round()
-        whole = (_UNSET + label * _GRAIN == used) & (label >= 0) & (label < rows * columns)
-        here = whole.nonzero()[:, 0]
-        row, column = label[here].long() // columns, label[here].long() % columns
-        new = unset[row, column] & (first[row] < 0)
-        first[row[new]] = column[new]
-        found.append((row[new], probabilities[here[new]]))
-
-    with observed(observer):
-        after, _ = kernel.step(model, state, temperature, filled)
-    table = torch.zeros(rows, max((p.shape[1] for _, p in found), default=0), dtype=torch.float64)
-    for row, probabilities in found:
-        table[row, : probabilities.shape[1]] = probabilities
-    return identity(after), first, table
-
-
-def _branch(
-    origin: Tensor, weight: Tensor, uniforms: Tensor, column: Tensor, outcomes: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """One row for each outcome of positive probability, its uniform in the middle of the outcome's interval."""
-    row, outcome = (outcomes > 0).nonzero(as_tuple=True)
-    probability = outcomes[row, outcome]
-    middle = outcomes.cumsum(1)[row, outcome] - probability / 2
-    uniforms = uniforms[row].clone()
-    uniforms[torch.arange(len(row)), column[row]] = middle
-    return origin[row], weight[row] * probability, uniforms
