@@ -150,7 +150,13 @@ class _Job:
 
                 notify = lambda message: print(f"warning: {message}", file=sys.stderr)  # noqa: E731
                 stream = translate_lines(
-                    lines, self.model, self.decoding, skip_bad=self.skip_bad, notify=notify, observe=observe
+                    lines,
+                    self.model,
+                    self.decoding,
+                    chunk=CHUNK,
+                    skip_bad=self.skip_bad,
+                    notify=notify,
+                    observe=observe,
                 )
                 with _written_at_the_end(out.write) as add:
                     for number, one in enumerate(stream, start=1):
