@@ -40,13 +40,21 @@ def mlm(
     length: Annotated[int, typer.Option(help="Tokens in a row, special tokens included.")] = 128,
     rows: Annotated[int, typer.Option(help="Rows in a batch.")] = 32,
     alone: Annotated[float, typer.Option(help="Share of batches made of single sentences instead of full rows.")] = 0.0,
-    objective: Annotated[str, typer.Option(help="bert, uniform (a mask rate per row) or mixture of both.")] = "bert",
+    objective: Annotated[
+        str, typer.Option(help="bert, uniform (a mask rate per row), mixture, mdlm or d3pm.")
+    ] = "bert",
     mask_rate: Annotated[float, typer.Option(help="bert: share of positions chosen.")] = 0.15,
     masked: Annotated[float, typer.Option(help="bert: share of the chosen that are masked.")] = 0.8,
     replaced: Annotated[float, typer.Option(help="bert: share of the chosen that are replaced.")] = 0.1,
-    rate_range: Annotated[tuple[float, float], typer.Option(help="uniform: from and to which rate.")] = (0.0, 1.0),
+    rate_range: Annotated[
+        tuple[float, float], typer.Option(help="uniform: from and to which rate; d3pm: to which.")
+    ] = (0.0, 1.0),
     choose: Annotated[str, typer.Option(help="What is chosen as one: token, word or span.")] = "token",
     uniform_share: Annotated[float, typer.Option(help="mixture: share of batches with the uniform rate.")] = 0.5,
+    noise: Annotated[
+        str, typer.Option(help="mdlm, d3pm: log-linear, linear, cosine, polynomial:power=P or d3pm.")
+    ] = "log-linear",
+    time_steps: Annotated[int, typer.Option(help="d3pm: steps T of the bound.")] = 1000,
     epochs: Annotated[float, typer.Option(help="Passes over the text, unless --steps or --minutes is given.")] = 1.0,
     steps: Annotated[int | None, typer.Option(help="Updates to make.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Training time; the rate falls to 0 by then.")] = None,

@@ -51,8 +51,11 @@ def measure(
         with autocast():
             each = losses(predictor, truth, corrupted, device).double().cpu().numpy()
         rows = np.nonzero(corrupted.chosen)[0]
+        counted = corrupted.chosen
+        if corrupted.weights is not None:  # a bound, in nats per token of the text
+            each, counted = each * corrupted.weights[corrupted.chosen], vocabulary.eligible(truth)
         sums.append(np.bincount(rows, weights=each, minlength=len(truth)))
-        counts.append(np.bincount(rows, minlength=len(truth)))
+        counts.append(counted.sum(1))
     return _summary(np.concatenate(sums), np.concatenate(counts))
 
 

@@ -189,7 +189,8 @@ def _export(model: Any, tokenizer: Any, folder: Path) -> None:
 
 def metrics(options: Options, result: Result) -> dict[str, float]:
     """The figures of the card."""
-    objective = "masked tokens" if options.objective == "uniform" else f"tokens chosen at {options.mask_rate:.0%}"
+    named = {"uniform": "masked tokens", "mdlm": "the diffusion bound", "d3pm": "the diffusion bound"}
+    objective = named.get(options.objective, f"tokens chosen at {options.mask_rate:.0%}")
     return {
         f"loss of {objective}, nats": result.masked.loss,
         f"perplexity of {objective}": result.masked.perplexity,

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from maskropolis.errors import InputError, unknown_name
-from maskropolis.training.objectives import Bert, Mixture, Objective, UniformRate
+from maskropolis.training.objectives import Bert, D3pm, Mdlm, Mixture, Objective, UniformRate
 
-OBJECTIVES = ("bert", "uniform", "mixture")
+OBJECTIVES = ("bert", "uniform", "mixture", "mdlm", "d3pm")
+_DIFFUSION = ("mdlm", "d3pm")
 _FREE = {"steps", "minutes", "epochs", "patience", "checkpoint_every", "license", "data_note"}
 """Options that may differ when a run is resumed."""
 
@@ -40,6 +41,8 @@ class Options:
     rate_high: float = 1.0
     choose: str = "token"
     uniform_share: float = 0.5
+    noise: str = "log-linear"
+    time_steps: int = 1000
     epochs: float = 1.0
     steps: int | None = None
     minutes: float | None = None
@@ -78,19 +81,25 @@ class Options:
             raise unknown_name("objective", self.objective, OBJECTIVES)
         bert = Bert(self.mask_rate, self.masked, self.replaced, self.choose)
         uniform = UniformRate(self.rate_low, self.rate_high, self.choose)
-        mixture = Mixture(bert, uniform, self.uniform_share)
-        objectives: dict[str, Objective] = {"bert": bert, "uniform": uniform, "mixture": mixture}
+        objectives: dict[str, Objective] = {
+            "bert": bert,
+            "uniform": uniform,
+            "mixture": Mixture(bert, uniform, self.uniform_share),
+            "mdlm": Mdlm(self.noise),
+            "d3pm": D3pm(self.time_steps, self.noise, self.rate_high),
+        }
         return objectives[self.objective]
 
     def validation_objective(self) -> Objective:
         """What held-out text is measured with: the BERT objective, unless it is no part of the training."""
-        if self.objective == "uniform":
+        if self.objective in ("uniform", *_DIFFUSION):
             return self.training_objective()
         return Bert(self.mask_rate, self.masked, self.replaced, self.choose)
 
     def fixed(self) -> dict[str, Any]:
         """The options that must be the same when a run is resumed."""
-        return {name: value for name, value in self.as_json().items() if name not in _FREE}
+        idle = set() if self.objective in _DIFFUSION else {"noise", "time_steps"}
+        return {name: value for name, value in self.as_json().items() if name not in _FREE | idle}
 
     def as_json(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

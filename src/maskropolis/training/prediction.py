@@ -46,7 +46,10 @@ def losses(predictor: Predictor, truth: np.ndarray, corrupted: Corrupted, device
     tokens = torch.from_numpy(corrupted.tokens).to(device)
     chosen = torch.from_numpy(corrupted.chosen).to(device)
     labels = torch.from_numpy(truth[corrupted.chosen]).to(device)
-    return torch.nn.functional.cross_entropy(predictor.logits(tokens, chosen).float(), labels, reduction="none")
+    logits = predictor.logits(tokens, chosen).float()
+    if corrupted.impossible is not None:
+        logits = logits.index_fill(-1, torch.tensor([corrupted.impossible], device=device), -torch.inf)
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
 
 
 def objective_value(each: Tensor, corrupted: Corrupted) -> Tensor:

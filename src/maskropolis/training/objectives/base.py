@@ -45,18 +45,19 @@ class Corrupted:
     """`tokens` [N, T]: what the model sees. `chosen` [N, T] bool: where it must say what stood there.
 
     The loss is the sum over chosen positions of weight · cross-entropy, divided by `normaliser`; `weights` [N, T]
-    None means 1 everywhere.
+    None means 1 everywhere. `impossible`: a token that is never predicted, its probability 0.
     """
 
     tokens: np.ndarray
     chosen: np.ndarray
     normaliser: float
     weights: np.ndarray | None = None
+    impossible: int | None = None
 
     def rows(self, which: slice) -> Corrupted:
         """Some of the rows, still divided by the normaliser of them all: the losses of the parts add up to the loss."""
         weights = None if self.weights is None else self.weights[which]
-        return Corrupted(self.tokens[which], self.chosen[which], self.normaliser, weights)
+        return Corrupted(self.tokens[which], self.chosen[which], self.normaliser, weights, self.impossible)
 
 
 class Objective(Protocol):
