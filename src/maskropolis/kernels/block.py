@@ -22,6 +22,7 @@ from maskropolis.randomness import draw, pick
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import free_in_order
 from maskropolis.targets.energy import NORM, Energy, block_conditionals
+from maskropolis.targets.steered import allowed_at
 
 
 @register("block", exact=True)
@@ -70,7 +71,8 @@ class Block:
         old, new = x.tokens_at(block), torch.empty_like(block)
         log_q = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         for j in range(block.shape[1]):
-            log_q_j = self.proposal.log_prob(logits[:, j], model.allowed)
+            allowed = allowed_at(self.energy, model, x, block[:, j], alone=True)
+            log_q_j = self.proposal.log_prob(logits[:, j], allowed)
             new[:, j] = draw(log_q_j, uniforms[:, first + j])
             log_q += torch.where(used[:, j], at(log_q_j, old[:, j]) - at(log_q_j, new[:, j]), 0.0)
         new = torch.where(used, new, new[:, :1])

@@ -22,6 +22,7 @@ from maskropolis.models.protocol import MaskedLM
 from maskropolis.randomness import draw
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import Energy, conditionals_at
+from maskropolis.targets.steered import allowed_at, supported
 
 
 @register("gibbs", exact=False)
@@ -29,7 +30,8 @@ from maskropolis.targets.energy import Energy, conditionals_at
 class Gibbs:
     """One model row a chain and step. It tracks no energy; `energy` only names the one that results are shown with.
 
-    The temperature of the run multiplies that of the proposal: without an energy it can act on nothing else.
+    The temperature of the run multiplies that of the proposal: without an energy it can act on nothing else. Hard
+    constraints hold: a token that only the whole text forbids is not taken. Experts are not heard.
     """
 
     variants: ClassVar[tuple[str, ...]] = ("gibbs:scan=left-to-right", "gibbs:top_k=2")
@@ -57,8 +59,10 @@ class Gibbs:
         t = next_position(x, self.scan, state.step, uniforms[:, 0])
         logits = conditionals_at(model, x, t).double()
         tau = temperature[:, None] if isinstance(temperature, Tensor) else temperature
-        new = draw(self.proposal.log_prob(logits / tau, model.allowed), uniforms[:, 1])
-        changed = (new != x.tokens_at(t)).long()
+        allowed, old = allowed_at(self.energy, model, x, t), x.tokens_at(t)
+        new = draw(self.proposal.log_prob(logits / tau, allowed), uniforms[:, 1])
+        new = torch.where(supported(self.energy, x.with_tokens(t, new)), new, old)
+        changed = (new != old).long()
         always = torch.ones(len(x), dtype=torch.bool, device=x.device)
         info = Info(always, torch.zeros(len(x), dtype=torch.float64, device=x.device), t[:, None], changed, len(x))
         return replace(state, sequences=x.with_tokens(t, new), step=state.step + 1), info

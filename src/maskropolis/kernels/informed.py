@@ -23,6 +23,7 @@ from maskropolis.randomness import accept, draw
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import fits, free_in_order
 from maskropolis.targets.energy import NORM, Energy, Evaluation, Known, conditionals_at
+from maskropolis.targets.steered import allowed_at
 
 BALANCING = ("sqrt", "barker")
 
@@ -70,7 +71,8 @@ class Informed:
         logits = conditionals_at(model, x, t) if kept is None else kept.at(t)
         rows += len(x) if kept is None else 0
         old = x.tokens_at(t)
-        pairs = self._pairs(logits, old, model.allowed)
+        allowed = allowed_at(self.energy, model, x, t).expand(len(x), -1)
+        pairs = self._pairs(logits, old, allowed)
         here = torch.zeros_like(pairs).scatter(1, old[:, None], 1.0).log()
         new = draw(torch.where(stuck[:, None], here, pairs), uniforms[:, 1])
 
@@ -82,7 +84,7 @@ class Informed:
                     model, proposed.rows(index), kept is not None, Known(t[index], logits[index])
                 )
             forth = at(pairs, new)[index] - weights[index].logsumexp(1)
-            back = at(self._pairs(logits[index], new[index], model.allowed), old[index]) - weights_back.logsumexp(1)
+            back = at(self._pairs(logits[index], new[index], allowed[index]), old[index]) - weights_back.logsumexp(1)
             tau = temperature[index] if isinstance(temperature, Tensor) else temperature
             log_ratio[index] = (state.energy[index] - evaluation.energy) / tau + back - forth
             rows += evaluation.rows
@@ -126,7 +128,8 @@ class Informed:
         assert evaluation.conditionals is not None
         sums = torch.full(sequences.tokens.shape, -torch.inf, dtype=torch.float64, device=sequences.device)
         for t in free_in_order(sequences).T:
-            pairs = self._pairs(evaluation.conditionals.at(t), sequences.tokens_at(t), model.allowed)
+            allowed = allowed_at(self.energy, model, sequences, t)
+            pairs = self._pairs(evaluation.conditionals.at(t), sequences.tokens_at(t), allowed)
             sums.scatter_(1, t[:, None], pairs.logsumexp(1, keepdim=True))
         return sums.masked_fill(~sequences.free, -torch.inf)
 

@@ -26,6 +26,7 @@ from maskropolis.randomness import draw, pick
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import fits
 from maskropolis.targets.energy import NORM, Energy, Known, conditionals_at
+from maskropolis.targets.steered import allowed_at
 
 
 @register("path", exact=True)
@@ -83,7 +84,7 @@ class Path:
                 with chains_named(index):
                     logits = conditionals_at(model, x.rows(index), t[index])
                 rows += len(index)
-            log_q_j = self.proposal.log_prob(logits, model.allowed)
+            log_q_j = self.proposal.log_prob(logits, allowed_at(self.energy, model, x.rows(index), t[index]))
             old, new = x.tokens_at(t)[index], draw(log_q_j, uniforms[index, self._for_positions + j])
             log_q[index] += at(log_q_j, old) - at(log_q_j, new)
             x = x.with_tokens(t, x.tokens_at(t).index_copy(0, index, new))

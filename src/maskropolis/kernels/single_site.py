@@ -21,6 +21,7 @@ from maskropolis.randomness import draw
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import fits
 from maskropolis.targets.energy import NORM, Energy, Known, conditionals_at
+from maskropolis.targets.steered import allowed_at
 
 
 @register("single-site", exact=True)
@@ -67,7 +68,7 @@ class SingleSite:
         x, kept = state.sequences, state.evaluation.conditionals
         t = next_position(x, self.scan, state.step, uniforms[:, 0])
         logits = conditionals_at(model, x, t) if kept is None else kept.at(t)
-        log_q = self.proposal.log_prob(logits, model.allowed)
+        log_q = self.proposal.log_prob(logits, allowed_at(self.energy, model, x, t))
         old, new = x.tokens_at(t), draw(log_q, uniforms[:, 1])
         return Proposal(
             x.with_tokens(t, new),

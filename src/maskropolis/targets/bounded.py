@@ -3,6 +3,8 @@
 A proposal is rejected as soon as the running sum of E(x') exceeds B = E(x) + τ(log q_rev − log q_fwd − log u): the same
 decision as from the whole sum. The raw energy has no such bound: its terms −f_t are minus unnormalised logits, which
 nothing but the size of the network limits, so a term not yet seen could always turn the decision.
+
+Experts (`maskropolis.targets.steered`) are asked before the model: where what they say decides, it is not asked at all.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from maskropolis.models.protocol import MaskedLM
 from maskropolis.models.rows import Rows, batches
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import Energy, Evaluation, Known, MaskedEnergy, Tally
+from maskropolis.targets.steered import SteeredEnergy
 
 Stop = Callable[[Tensor, Tensor], Tensor]
 """(chains [K] int64, their running sums [K]) -> [K] bool: which evaluations can end."""
 
 
 def is_bounded(energy: Energy) -> bool:
-    """Whether every term of the energy is ≥ 0."""
-    return isinstance(energy, MaskedEnergy) and energy.normalised
+    """Whether every term of the masked language model is ≥ 0."""
+    masked = energy.masked if isinstance(energy, SteeredEnergy) else energy
+    return isinstance(masked, MaskedEnergy) and masked.normalised
 
 
 def evaluate_bounded(
@@ -41,11 +45,12 @@ def evaluate_bounded(
     `priority` [C, T]: positions of large priority are evaluated first. In every round each chain that is left gives so
     many of its next positions that a forward pass stays full while chains drop out.
     """
-    assert isinstance(energy, MaskedEnergy)
-    tally = Tally(energy, sequences, keep, known)
+    masked, offset = _parts(energy, sequences, stop)
+    tally = Tally(masked, sequences, keep, known)
     order = torch.where(tally.todo, priority, -torch.inf).argsort(dim=1, descending=True, stable=True)
     counts, done = tally.todo.sum(1), 0
-    live = _undecided(torch.arange(len(sequences), device=sequences.device), counts, tally, stop, done)
+    every = torch.arange(len(sequences), device=sequences.device)
+    live = _undecided(every, counts, tally, offset, stop, done)
     while len(live):
         each = max(1, _round(model, sequences) // len(live))
         ranks = torch.arange(done, done + each, device=live.device)
@@ -55,13 +60,22 @@ def evaluate_bounded(
         for index, logits in batches(model, sequences, rows):
             tally.add(chain[index], position[index], logits[:, 0])
         done += each
-        live = _undecided(live, counts, tally, stop, done)
-    return tally.evaluation()
+        live = _undecided(live, counts, tally, offset, stop, done)
+    found = tally.evaluation()
+    return Evaluation(found.energy + offset, found.terms, found.conditionals, found.rows)
 
 
-def _undecided(live: Tensor, counts: Tensor, tally: Tally, stop: Stop, done: int) -> Tensor:
+def _parts(energy: Energy, sequences: Sequences, stop: Stop) -> tuple[MaskedEnergy, Tensor]:
+    """The energy of the model, and [C] what experts and constraints add (a lower bound where `stop` says enough)."""
+    if isinstance(energy, SteeredEnergy):
+        return energy.masked, energy.offset(sequences, stop)
+    assert isinstance(energy, MaskedEnergy)
+    return energy, torch.zeros(len(sequences), dtype=torch.float64, device=sequences.device)
+
+
+def _undecided(live: Tensor, counts: Tensor, tally: Tally, offset: Tensor, stop: Stop, done: int) -> Tensor:
     live = live[counts[live] > done]
-    return live[~stop(live, tally.terms[live].sum(1))]
+    return live[~stop(live, offset[live] + tally.terms[live].sum(1))]
 
 
 def _round(model: MaskedLM, sequences: Sequences) -> int:
