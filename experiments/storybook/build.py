@@ -2,6 +2,7 @@
 
     make model BOOKS=books.tar.xz
     python experiments/storybook/build.py --books books.tar.xz --minutes 90 [--resume]
+    python experiments/storybook/build.py --books books.tar.xz --minutes 90 --further
     python experiments/storybook/build.py --short        # a minute, random weights, an excerpt; must lower the loss
 
 Two processes with one thread each go faster than one with two where other work shares the processor:
@@ -37,7 +38,7 @@ def main() -> None:
         return short(arguments.work / "short")
     books = unpack(arguments.books, arguments.work / "books")
     run = arguments.work / "run"
-    if not arguments.measure_only and not train(books, run, arguments.minutes, arguments.resume):
+    if not arguments.measure_only and not train(books, run, arguments):
         return None
     return finish(run, books)
 
@@ -48,6 +49,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=ROOT / "runs/storybook", help="folder for text and checkpoints")
     parser.add_argument("--minutes", type=float, default=90.0, help="training time")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument("--further", action="store_true", help="start from the storybook in the package")
     parser.add_argument("--short", action="store_true", help="the one-minute version")
     parser.add_argument("--measure-only", action="store_true", help="pack and measure a finished run again")
     arguments = parser.parse_args()
@@ -68,14 +70,16 @@ def unpack(archive: Path, folder: Path) -> Path:
     return folder
 
 
-def train(books: Path, run: Path, minutes: float, resume: bool) -> bool:
+def train(books: Path, run: Path, arguments: argparse.Namespace) -> bool:
     """Whether this process is the one that goes on to pack and measure."""
     from recipe import storybook
 
     from maskropolis.training.mlm import train_mlm
 
     command = ("make", "model", f"BOOKS={books.name}.tar.xz")
-    return train_mlm(storybook(books, minutes), run, resume=resume, overwrite=not resume, command=command) is not None
+    options = storybook(books, arguments.minutes, DATA if arguments.further else None)
+    made = train_mlm(options, run, resume=arguments.resume, overwrite=not arguments.resume, command=command)
+    return made is not None
 
 
 def finish(run: Path, books: Path) -> None:

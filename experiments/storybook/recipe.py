@@ -24,14 +24,17 @@ def encoder() -> str:
     return str(Path(found.submodule_search_locations[0]) / "model")
 
 
-def storybook(books: Path, minutes: float) -> Options:
-    """Half BERT objective, half uniform mask rate; a fifth of the batches single sentences; no dropout."""
+def storybook(books: Path, minutes: float, init: Path | None = None) -> Options:
+    """Half BERT objective, half uniform mask rate; a fifth of the batches single sentences; no dropout.
+
+    `init`: a storybook to train further, its vocabulary as it is, instead of the encoder.
+    """
     return Options(
         texts=(str(books),),
-        init=encoder(),
+        init=str(init) if init else encoder(),
         hold_out=0.05,
-        prune=12_000,
-        plain_marks=True,
+        prune=None if init else 12_000,
+        plain_marks=init is None,
         length=64,
         rows=32,
         alone=0.2,
