@@ -42,7 +42,8 @@ make model BOOKS=books.tar.xz
 ```
 
 trains it anew. The run is timed: {training["minutes"]:.0f} minutes of training on {_machine(results)};
-another machine makes another number of steps. {training["note"]}
+another machine makes another number of steps. This run started from {options["init"]}.
+{training["note"]}
 Versions: {_versions(training["versions"])}.
 
 Loss on held-out rows during training (15% chosen, nats):

@@ -31,7 +31,7 @@ CURVE = (0.25, 0.5, 0.75, 1.0)  # pure masking at these rates
 
 def held_out_rows(books: Path, tokenizer: Any, rows: int = ROWS) -> tuple[Batch, list[str]]:
     """Packed rows of the books that the recipe holds out, and their names."""
-    options = storybook(books, minutes=1.0)
+    options = storybook(books, minutes=1.0, init=books)
     files = readers.find_files([books])
     split = holding_out.drawn(files, options.column, options.hold_out, options.seed)
     with tempfile.TemporaryDirectory() as scratch:
@@ -84,7 +84,7 @@ def signature(folder: Path, rows: int) -> str:
 
     with (folder / "model.safetensors").open("rb") as file:
         weights = hashlib.file_digest(file, "sha256").hexdigest()[:12]
-    options = storybook(folder, minutes=1.0)
+    options = storybook(folder, minutes=1.0, init=folder)
     parts = {
         "model": f"storybook@{weights}",
         "data": "books, 1 in 20 held out, seed 0",
