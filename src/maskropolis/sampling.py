@@ -29,7 +29,7 @@ from maskropolis.models.protocol import Budget
 
 __all__ = ["Prepared", "SamplingConfig", "open_run", "prepare", "record", "resume", "run_prepared", "sample"]
 
-_LISTS = ("lengths", "templates", "texts", "fixed")
+_LISTS = ("lengths", "templates", "texts", "fixed", "experts", "require", "forbid", "allow")
 _Several = str | Sequence[str] | None
 
 
@@ -241,4 +241,4 @@ def _prepared_again(
     if checkpoint is None:
         return replace(prepare(model, config), plan=plan)
     state = load_state(folder, checkpoint, model.device)
-    return Prepared(model, config, config.make_kernel(), state, torch.tensor(checkpoint.chains), plan)
+    return Prepared(model, config, config.make_kernel(model), state, torch.tensor(checkpoint.chains), plan)

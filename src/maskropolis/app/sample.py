@@ -13,7 +13,8 @@ from maskropolis.app import model_options as options
 if TYPE_CHECKING:
     from maskropolis.sampling import Prepared
 
-_START, _TARGET, _KERNEL, _LENGTH, _OUTPUT = "Start", "Target", "Kernel", "How long", "Output"
+_START, _TARGET, _STEERING = "Start", "Target", "Steering"
+_KERNEL, _LENGTH, _OUTPUT = "Kernel", "How long", "Output"
 
 
 def register(application: typer.Typer) -> None:
@@ -40,6 +41,10 @@ def sample(
     text: Annotated[
         list[str] | None, _option(_START, "--text", metavar="TEXT", help="Start from this text; repeatable.")
     ] = None,
+    lines: Annotated[
+        str | None,
+        _option(_START, "--from", metavar="FILE", help="Start one chain from each line of a text file; - for stdin."),
+    ] = None,
     fix: Annotated[
         list[str] | None,
         _option(_START, "--fix", metavar="SPAN", help="A span of --text that must not change; repeatable."),
@@ -57,6 +62,33 @@ def sample(
         str,
         _option(_TARGET, "--schedule", metavar="SHAPE", help="constant, linear, geometric (if annealing) or cosine."),
     ] = "constant",
+    expert: Annotated[
+        list[str] | None,
+        _option(
+            _STEERING,
+            "--expert",
+            metavar="KIND:…:WEIGHT",
+            help="An energy to add, e.g. keyword:sea:5, classifier:DIR:LABEL:2, python:MODULE:FUNCTION:1; repeatable.",
+        ),
+    ] = None,
+    require: Annotated[
+        list[str] | None, _option(_STEERING, "--require", metavar="WORD", help="A word in every text; repeatable.")
+    ] = None,
+    forbid: Annotated[
+        list[str] | None, _option(_STEERING, "--forbid", metavar="WORD", help="A word in no text; repeatable.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        _option(
+            _STEERING,
+            "--allow",
+            metavar="[POSITIONS:]SET",
+            help="Free tokens from a set: letters, words, digits, amino, =a,b or @FILE; e.g. 2-5:digits; repeatable.",
+        ),
+    ] = None,
+    no_repeat: Annotated[
+        int | None, _option(_STEERING, "--no-repeat", metavar="N", help="No N tokens in a row twice.")
+    ] = None,
     kernel: Annotated[
         str | None,
         _option(
@@ -114,14 +146,20 @@ def sample(
     from maskropolis.sampling import SamplingConfig, prepare
 
     _check_outputs(output, out, checkpoint_every, overwrite)
+    texts = tuple(text or ()) if lines is None else _texts(lines, text)
     config = SamplingConfig(
         lengths=_numbers(length),
         templates=tuple(template or ()),
-        texts=tuple(text or ()),
+        texts=texts,
         fixed=tuple(fix or ()),
-        chains=chains,
+        chains=chains if lines is None else len(texts),
         start=start,
         energy=energy,
+        experts=tuple(expert or ()),
+        require=tuple(require or ()),
+        forbid=tuple(forbid or ()),
+        allow=tuple(allow or ()),
+        no_repeat=no_repeat,
         kernel=_with_settings(
             kernel,
             scan=scan,
@@ -163,6 +201,19 @@ def _check_outputs(output: str | None, out: str | None, checkpoint_every: int | 
         check_output(output, overwrite)
     if out is not None:
         require_free(Path(out), overwrite)
+
+
+def _texts(lines: str, text: list[str] | None) -> tuple[str, ...]:
+    """The lines of a file, none of them empty."""
+    from maskropolis.errors import InputError
+    from maskropolis.records import read_records
+
+    if text:
+        raise InputError("expected one of --from and --text; got both")
+    texts = tuple(record.text for record in read_records(lines, format="text"))
+    if not texts:
+        raise InputError(f"the file '{lines}' has no lines; expected one text a line")
+    return texts
 
 
 def _run_in_memory(prepared: Prepared, output: str | None, overwrite: bool) -> None:

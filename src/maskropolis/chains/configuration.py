@@ -6,11 +6,13 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from maskropolis.decoders.fill import FILLS
+from maskropolis.chains.steering import Steering
+from maskropolis.decoders.starts import STARTS
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.kernels.base import Kernel
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.targets.energy import energy_by_name
+from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.targets.energy import Energy, energy_by_name
 from maskropolis.targets.schedule import Schedule
 
 
@@ -25,8 +27,10 @@ class SamplingConfig:
             12 free tokens.
         fixed: spans of the texts that must not change.
         chains: number of independent chains.
-        start: what masked positions begin with: greedy, sampled or random.
+        start: what masked positions begin with: greedy, sampled, random or diffusion.
         energy: raw or norm, the target exp(−E/τ).
+        experts: energies added to it, `kind:…:weight`. require, forbid: words that every text holds, or none. allow:
+            sets of tokens for free positions. no_repeat: n, if no n tokens in a row may occur twice. See `Steering`.
         kernel: name, or `name:key=value,…`.
         temperature: τ, or the first τ of a schedule; final_temperature: the last; schedule: its shape.
         burn_in, thin: sweeps before the first, and between, kept states. samples: kept states a chain.
@@ -41,6 +45,11 @@ class SamplingConfig:
     chains: int = 8
     start: str = "greedy"
     energy: str = "norm"
+    experts: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    no_repeat: int | None = None
     kernel: str = "single-site"
     temperature: float = 1.0
     final_temperature: float | None = None
@@ -68,13 +77,24 @@ class SamplingConfig:
             value = getattr(self, name)
             if value is not None and (not _is_number(value) or not 0 < value < math.inf):
                 raise InputError(f"{name} {value!r} is out of range; expected a positive finite number")
-        if self.start not in FILLS:
-            raise unknown_name("start", self.start, FILLS)
-        self.make_kernel()
+        if self.start not in STARTS:
+            raise unknown_name("start", self.start, STARTS)
+        kernel, steering = self.make_kernel(), self.steering
+        if steering.experts and not kernel.exact:
+            raise InputError(f"experts need a kernel with a target; '{kernel.name}' has none")
         self.make_schedule(1)
 
-    def make_kernel(self) -> Kernel:
-        return build_kernel(self.kernel, energy_by_name(self.energy))
+    @property
+    def steering(self) -> Steering:
+        return Steering(self.experts, self.require, self.forbid, self.allow, self.no_repeat)
+
+    def make_energy(self, model: HuggingFaceMaskedLM) -> Energy:
+        """The target's energy, its experts loaded."""
+        return self.steering.energy(energy_by_name(self.energy), model)
+
+    def make_kernel(self, model: HuggingFaceMaskedLM | None = None) -> Kernel:
+        """The kernel; without a model its energy has no experts or constraints."""
+        return build_kernel(self.kernel, energy_by_name(self.energy) if model is None else self.make_energy(model))
 
     def make_schedule(self, steps: int) -> Schedule:
         """τ over `steps` steps. Two temperatures without a shape anneal geometrically."""

@@ -12,11 +12,13 @@ from torch import Tensor
 from maskropolis import __version__
 from maskropolis.chains.configuration import SamplingConfig
 from maskropolis.chains.driver import Plan, Tick, run
+from maskropolis.decoders.constrained import require_movable, require_supported
 from maskropolis.decoders.starts import blank_chains, fill_chains
 from maskropolis.errors import NumericalError
 from maskropolis.kernels.base import Kernel, State
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.sequences import Sequences
+from maskropolis.targets.steered import steering
 
 T = TypeVar("T")
 
@@ -60,16 +62,20 @@ def prepare(model: HuggingFaceMaskedLM, config: SamplingConfig) -> Prepared:
     notices: list[str] = []
 
     def filled(sequences: Sequences, chains: Tensor) -> Sequences:
-        return fill_chains(model, sequences, config.start, config.seed, chains.tolist())
+        return fill_chains(model, sequences, config.start, config.seed, chains.tolist(), kernel.energy)
 
     sequences, chains = _for_survivors(filled, blank, torch.arange(len(blank)), notices)
+    steered = steering(kernel.energy)
+    if steered is not None:
+        require_supported(steered, sequences)
+        require_movable(model, steered, sequences)
     state, chains = _for_survivors(lambda rows, _: kernel.init(model, rows), sequences, chains, notices)
     return Prepared(model, config, kernel, state, chains, plan, tuple(notices))
 
 
 def check(model: HuggingFaceMaskedLM, config: SamplingConfig) -> tuple[Kernel, Sequences, Plan]:
     """Kernel, chains with masks not filled yet, and plan. Raises `InputError`; the model is not run."""
-    kernel = config.make_kernel()
+    kernel = config.make_kernel(model)
     given = config.lengths or config.templates or config.texts
     blank = blank_chains(
         model,
@@ -114,7 +120,7 @@ def signature(model: HuggingFaceMaskedLM, config: SamplingConfig, kernel: Kernel
     target = "exact" if kernel.exact and plan.schedule.constant else "annealed" if kernel.exact else "no target"
     parts = {
         "model": f"{model.name}@{model.fingerprint()[:12]}",
-        "energy": config.energy,
+        "energy": config.energy if kernel.energy is None else kernel.energy.name,
         "kernel": f"{kernel.signature()}[{target}]",
         "temperature": plan.schedule.signature(),
         "start": config.start,

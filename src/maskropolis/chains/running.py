@@ -53,7 +53,8 @@ def kept_records(prepared: Prepared, tick: Tick) -> list[dict[str, Any]]:
     """The records of a kept step. Where the kernel tracks no energy, it is computed here."""
     energy, sequences = tick.state.energy, tick.state.sequences
     if tick.state.evaluation is None:
-        energy = energies(prepared.model, energy_by_name(prepared.config.energy), sequences)
+        wanted = prepared.kernel.energy or energy_by_name(prepared.config.energy)
+        energy = energies(prepared.model, wanted, sequences)
     return records_of(tick, prepared.model.codec.decode(sequences), energy)
 
 

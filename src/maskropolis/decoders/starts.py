@@ -6,11 +6,19 @@ from collections.abc import Sequence
 
 import torch
 
+from maskropolis.decoders.constrained import fill_constrained
+from maskropolis.decoders.diffusion import diffuse, stream_source
+from maskropolis.decoders.diffusion_first_hitting import FirstHitting
 from maskropolis.decoders.fill import FILLS, fill, require_allowed
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.randomness import START, Streams
 from maskropolis.sequences import Sequences, concatenate
+from maskropolis.targets.energy import Energy
+from maskropolis.targets.steered import steering
+
+STARTS = (*FILLS, "diffusion")
+"""How masks are filled before a chain begins; `diffusion`: one token at a time, by first-hitting sampling."""
 
 
 def blank_chains(
@@ -26,7 +34,7 @@ def blank_chains(
     """`chains` rows, masks not filled yet. Exactly one of `lengths`, `templates`, `texts` must be given; its entries
     take turns.
 
-    `fixed` are spans of the texts that must not change. `how` is only checked to be a name that `fill` knows. Raises
+    `fixed` are spans of the texts that must not change. `how` is only checked to be one of `STARTS`. Raises
     `InputError` for anything malformed; the model is not run.
     """
     given = [name for name, value in (("length", lengths), ("template", templates), ("text", texts)) if value]
@@ -36,8 +44,8 @@ def blank_chains(
         raise InputError("fixed spans need a start text; give one with --text, or use a template")
     if chains < 1:
         raise InputError(f"{chains} chains are too few; expected at least 1")
-    if how not in FILLS:
-        raise unknown_name("start", how, FILLS)
+    if how not in STARTS:
+        raise unknown_name("start", how, STARTS)
     distinct = _distinct(model, lengths, templates, texts, fixed)
     if chains < len(distinct):
         raise InputError(f"{chains} chains cannot cover {len(distinct)} starts ({given[0]}); ask for more chains")
@@ -51,9 +59,22 @@ def blank_chains(
 
 
 def fill_chains(
-    model: HuggingFaceMaskedLM, sequences: Sequences, how: str, seed: int, chains: Sequence[int]
+    model: HuggingFaceMaskedLM,
+    sequences: Sequences,
+    how: str,
+    seed: int,
+    chains: Sequence[int],
+    energy: Energy | None = None,
 ) -> Sequences:
-    """The masks of `sequences` filled (see `fill`) with the random numbers of the run's `chains`, one a row."""
+    """The masks of `sequences` filled (see `STARTS`) with the random numbers of the run's `chains`, one a row; within
+    the constraints of `energy`, if it has some."""
+    steered = steering(energy)
+    if steered is not None and len(steered.constraints):
+        uniforms = Streams(seed, chains, START).uniforms(0, sequences.width, model.device)
+        return fill_constrained(model, steered, sequences, how, uniforms)
+    if how == "diffusion":
+        source = stream_source(Streams(seed, chains, START), sequences.width, sequences.device)
+        return diffuse(model, sequences, FirstHitting(), source).sequences
     uniforms = Streams(seed, chains, START).uniforms(0, sequences.width, model.device)
     return fill(model, sequences, how, uniforms)
 
