@@ -84,3 +84,9 @@ def test_an_observer_sees_the_probabilities() -> None:
         torch.testing.assert_close(found[0], torch.tensor(probabilities, dtype=torch.float64), atol=1e-15, rtol=1e-12)
     pick(torch.tensor([4]), half)
     assert len(seen) == 3
+
+
+def test_wide_uniforms_do_not_depend_on_how_many_are_asked_for():
+    few, many = Streams(3, [0, 5]).wide(7, 3), Streams(3, [5]).wide(7, 50)
+    assert few[1].tolist() == many[0, :3].tolist()
+    assert len({*few.flatten().tolist(), *Streams(3, [0, 5]).wide(8, 3).flatten().tolist()}) == 12

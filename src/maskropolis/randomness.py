@@ -42,10 +42,10 @@ class Streams:
     (seed, chain, purpose, step, column) alone: not on batches, processes, or what was drawn before.
     """
 
-    def __init__(self, seed: int, chains: Sequence[int], purpose: int = CHAIN, ahead: int = 256) -> None:
-        """`ahead`: steps generated at once, a matter of speed and memory only."""
+    _ahead = 256  # steps generated at once; a matter of speed only
+
+    def __init__(self, seed: int, chains: Sequence[int], purpose: int = CHAIN) -> None:
         self.seed, self.chains, self.purpose = int(seed), [int(c) for c in chains], purpose
-        self._ahead = ahead
         self._buffer: np.ndarray | None = None
         self._first = 0
 
@@ -60,15 +60,29 @@ class Streams:
         assert buffer is not None
         return torch.from_numpy(buffer[:, step - self._first, :count].copy()).to(device)
 
+    def wide(self, step: int, count: int, device: torch.device | str = "cpu") -> Tensor:
+        """[C, count] float64 uniforms of `step`, where the first numbers are the same for every `count`: for programs
+        that use as many as a batch is wide. They are other numbers than those of `uniforms`."""
+        raw = np.empty((len(self.chains), count), dtype=np.uint64)
+        for row, chain in enumerate(self.chains):
+            raw[row] = self._philox(chain, [0, step + 1, 0, self.purpose]).random_raw(count)
+        return torch.from_numpy(_inside(raw)).to(device)
+
     def _generate(self, step: int, blocks: int) -> np.ndarray:
-        mask = (1 << 64) - 1
         raw = np.empty((len(self.chains), self._ahead, 4 * blocks), dtype=np.uint64)
         for row, chain in enumerate(self.chains):
-            generator = np.random.Philox(
-                counter=[step * blocks, 0, 0, self.purpose], key=[self.seed & mask, chain & mask]
-            )
+            generator = self._philox(chain, [step * blocks, 0, 0, self.purpose])
             raw[row] = generator.random_raw(raw[row].size).reshape(raw[row].shape)
-        return ((raw >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+        return _inside(raw)
+
+    def _philox(self, chain: int, counter: list[int]) -> np.random.Philox:
+        mask = (1 << 64) - 1
+        return np.random.Philox(counter=counter, key=[self.seed & mask, chain & mask])
+
+
+def _inside(raw: np.ndarray) -> np.ndarray:
+    """Random 64-bit words as float64 strictly inside (0, 1)."""
+    return ((raw >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def pick(counts: Tensor, uniforms: Tensor) -> Tensor:

@@ -4,17 +4,19 @@
     PPPL(x)      = exp(−PLL(x) / n)                                  pseudo-perplexity, n = |F|
     E_raw(x)     = −Σ_{t∈F} f_t(x_∖t)[x_t]                           raw energy
     PLL_l2r(x)   = Σ_{t∈F} log p_t(x_t | x without t and the later tokens of t's word)
+    nelbo, d3pm, any-order                                           bounds on −log p(x) as a masked diffusion
 
 Salazar et al. (2020); Goyal, Dyer & Berg-Kirkpatrick (2022); Kauf & Ivanova (2023) for the last, which keeps a model
 from guessing the pieces of a word from one another. All but the last come from one set of n rows; it adds a row for
-each token that is not the last of its word.
+each token that is not the last of its word. The bounds are estimates with a standard error, each from rows of its own:
+see `maskropolis.targets.bounds`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -26,6 +28,8 @@ from maskropolis.models.context import Encoded, encode_in_context
 from maskropolis.models.rows import Rows, batches, single_mask_rows
 from maskropolis.records import Record
 from maskropolis.sequences import Sequences
+from maskropolis.targets.any_order import any_order_bounds
+from maskropolis.targets.bounds import BOUNDS, Bound, BoundSettings, estimated_bounds
 from maskropolis.targets.energy import NORM, RAW
 
 METRICS = ("pll", "pppl", "raw", "norm", "pll-word-l2r")
@@ -45,6 +49,7 @@ class SentenceScore:
         log_probabilities: [n] log p_t(x_t | x_∖t), in nats.
         logits: [n] f_t(x_∖t)[x_t].
         word_l2r: [n] log-probabilities with the later tokens of the same word masked too; None if not asked for.
+        bounds: the bounds on −log p(x) that were asked for, by name.
     """
 
     record: Record
@@ -52,6 +57,7 @@ class SentenceScore:
     log_probabilities: tuple[float, ...]
     logits: tuple[float, ...]
     word_l2r: tuple[float, ...] | None = None
+    bounds: dict[str, Bound] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -81,7 +87,9 @@ class SentenceScore:
         return None if self.word_l2r is None else math.fsum(self.word_l2r)
 
     def value(self, metric: str) -> float:
-        """The score called `metric`, one of `METRICS`."""
+        """The score called `metric`, one of `METRICS` or of the bounds that were asked for."""
+        if metric in self.bounds:
+            return self.bounds[metric].value
         names = {"raw": "raw_energy", "norm": "norm_energy", WORD_L2R: "pll_word_l2r"}
         return float(getattr(self, names.get(metric, metric)))
 
@@ -93,11 +101,13 @@ def pseudo_perplexity(pll: float, tokens: int) -> float:
 
 
 def require_metrics(metrics: Iterable[str]) -> tuple[str, ...]:
-    """The metrics named, in the order of `METRICS`; `all` means every one. Raises `InputError` for others."""
+    """The metrics named, in the order of `METRICS` and `BOUNDS`; `all` means all of `METRICS`, the bounds are named one
+    by one. Raises `InputError` for others."""
     named = set(metrics)
-    for name in named - {"all", *METRICS}:
-        raise unknown_name("metric", name, (*METRICS, "all"))
-    return tuple(metric for metric in METRICS if "all" in named or metric in named)
+    for name in named - {"all", *METRICS, *BOUNDS}:
+        raise unknown_name("metric", name, (*METRICS, *BOUNDS, "all"))
+    plain = tuple(metric for metric in METRICS if "all" in named or metric in named)
+    return plain + tuple(bound for bound in BOUNDS if bound in named)
 
 
 def score(
@@ -108,13 +118,18 @@ def score(
     prefix: str | Sequence[str] = "",
     suffix: str | Sequence[str] = "",
     joint: str = " ",
+    samples: int = 64,
+    time_steps: int = 1000,
+    noise: str = "log-linear",
+    seed: int = 0,
 ) -> list[SentenceScore]:
     """Score one or many texts: `score("The cat sat.", "bert-base-uncased")[0].pll`.
 
     `model` is a loaded model, a hub name or folder (loaded with the defaults of `maskropolis.load`), or None for the
     package's own. `prefix` and `suffix`, one for all or one for each text, are visible but not scored; see
     `maskropolis.models.context`. Every metric but `pll-word-l2r` is always there; naming that one (or `all`) adds it.
-    Raises `InputError` naming the sentence that is empty, too long or has a mask token.
+    The bounds `nelbo`, `d3pm` and `any-order` are added if named: `samples` rows each, `time_steps` and `noise` for
+    d3pm. Raises `InputError` naming the sentence that is empty, too long or has a mask token.
     """
     listed = [texts] if isinstance(texts, str) else list(texts)
     metrics = require_metrics([metric] if isinstance(metric, str) else metric)
@@ -124,7 +139,8 @@ def score(
         for index, (text, before, after) in enumerate(zip(listed, prefixes, suffixes, strict=True), start=1)
     ]
     loaded = load(model) if model is None or isinstance(model, str) else model
-    return list(score_records(records, loaded, word_l2r=WORD_L2R in metrics, joint=joint))
+    bounds = [BoundSettings(name, samples, time_steps, noise, seed) for name in metrics if name in BOUNDS]
+    return list(score_records(records, loaded, word_l2r=WORD_L2R in metrics, joint=joint, bounds=bounds))
 
 
 def _for_each(given: str | Sequence[str], texts: list[str], name: str) -> list[str]:
@@ -141,11 +157,13 @@ def score_records(
     word_l2r: bool = False,
     joint: str = " ",
     observe: Callable[[int], None] = lambda rows: None,
+    bounds: Sequence[BoundSettings] = (),
 ) -> Iterator[SentenceScore]:
     """Stream scores in input order, with bounded memory; `observe` is told the rows of every forward pass.
 
-    `model` is a `MaskedLM` with a `codec`. When a record is bad, the scores of all before it are yielded first, then
-    its `InputError` is raised. `NumericalError` names the records with NaN or infinite logits.
+    `bounds` are added to each score, their random numbers keyed by the line of the record. `model` is a `MaskedLM` with
+    a `codec`. When a record is bad, the scores of all before it are yielded first, then its `InputError` is raised.
+    `NumericalError` names the records with NaN or infinite logits.
     """
     chunk: list[tuple[Record, Encoded]] = []
     size = 0
@@ -157,18 +175,22 @@ def score_records(
             chunk.append((record, encoded))
             size += len(encoded.ids) * (sum(encoded.scored) + len(_later_in_word(encoded)))
             if size >= _CHUNK * model.budget.tokens:
-                yield from _score_chunk(chunk, model, word_l2r, observe)
+                yield from _score_chunk(chunk, model, word_l2r, observe, bounds)
                 chunk, size = [], 0
     except NumericalError:
         raise
     except MaskropolisError:
-        yield from _score_chunk(chunk, model, word_l2r, observe)
+        yield from _score_chunk(chunk, model, word_l2r, observe, bounds)
         raise
-    yield from _score_chunk(chunk, model, word_l2r, observe)
+    yield from _score_chunk(chunk, model, word_l2r, observe, bounds)
 
 
 def _score_chunk(
-    chunk: list[tuple[Record, Encoded]], model: Any, word_l2r: bool, observe: Callable[[int], None]
+    chunk: list[tuple[Record, Encoded]],
+    model: Any,
+    word_l2r: bool,
+    observe: Callable[[int], None],
+    bounds: Sequence[BoundSettings],
 ) -> Iterator[SentenceScore]:
     """Score some sentences together."""
     if not chunk:
@@ -180,12 +202,13 @@ def _score_chunk(
         rows = _with_word_rows(rows, [encoded for _, encoded in chunk])
     try:
         log_probabilities, logits = _at_rows(model, sequences, rows, observe)
+        bounded = _bounds(model, sequences, [record.line for record, _ in chunk], bounds)
     except NumericalError as error:
-        yield from _score_chunk(chunk[: min(error.chains)], model, word_l2r, observe)
+        yield from _score_chunk(chunk[: min(error.chains)], model, word_l2r, observe, bounds)
         bad = ", ".join(chunk[index][0].where for index in error.chains[:5])
         raise NumericalError(f"{error.plain} for {bad}") from None
     start, extra = 0, int(sequences.free.sum())
-    for record, encoded in chunk:
+    for (record, encoded), found in zip(chunk, bounded, strict=True):
         stop = start + sum(encoded.scored)
         tokens = [token for token, scored in zip(encoded.ids, encoded.scored, strict=True) if scored]
         plain = log_probabilities[start:stop]
@@ -197,9 +220,21 @@ def _score_chunk(
                 extra += 1
         yield SentenceScore(
             record, tuple(codec.pieces(tokens)), tuple(plain), tuple(logits[start:stop]),
-            None if within is None else tuple(within),
+            None if within is None else tuple(within), found,
         )  # fmt: skip
         start = stop
+
+
+def _bounds(
+    model: Any, sequences: Sequences, lines: list[int], bounds: Sequence[BoundSettings]
+) -> list[dict[str, Bound]]:
+    """The bounds of each sentence, by name."""
+    out: list[dict[str, Bound]] = [{} for _ in lines]
+    for settings in bounds:
+        estimate = any_order_bounds if settings.kind == "any-order" else estimated_bounds
+        for one, bound in zip(out, estimate(model, sequences, settings, lines), strict=True):
+            one[settings.kind] = bound
+    return out
 
 
 def _at_rows(

@@ -197,12 +197,12 @@ def test_steps_without_a_change_cost_no_forward_and_chains_do_not_depend_on_comp
     sampler = Ancestral(64)
 
     def run(rows):
-        streams = Streams(7, [chains[i] for i in rows], START, ahead=4)
-        part = start.rows(torch.tensor(rows))
+        streams = Streams(7, [chains[i] for i in rows], START)
+        part = start.rows(torch.tensor(rows)).trimmed()
         return diffuse(tiny_bert, part, sampler, stream_source(streams, start.width, part.device))
 
     together, alone = run([0, 1, 2]), run([1])
-    assert together.sequences.tokens[1].tolist() == alone.sequences.tokens[0].tolist()
+    assert together.sequences.tokens[1].tolist()[:6] == alone.sequences.tokens[0].tolist()
     assert not (together.sequences.tokens == tiny_bert.mask_token).any()
     assert together.rows <= 16 and together.steps == 64 and together.idle > 0.9
 
@@ -228,4 +228,4 @@ def test_settings_that_make_no_sense_are_named(make, says):
 
 def test_an_empty_block_is_refused(model):
     with pytest.raises(InputError, match="block of 0"):
-        diffuse(model, blank(model), FirstHitting(), lambda step: torch.rand(1, 9), block=0)
+        diffuse(model, blank(model), FirstHitting(), lambda step: torch.rand(1, 3, 3), block=0)

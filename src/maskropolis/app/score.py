@@ -15,6 +15,7 @@ from maskropolis.errors import InputError
 if TYPE_CHECKING:
     from maskropolis.records import Record
     from maskropolis.scoring import SentenceScore
+    from maskropolis.targets.bounds import BoundSettings
 
 
 def register(application: typer.Typer) -> None:
@@ -27,7 +28,15 @@ def score(
         typer.Argument(metavar="[FILE]", help="Sentences: text (one a line), .jsonl, .csv, .tsv, .parquet, or - ."),
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="A sentence to score, instead of FILE; repeatable.")] = None,
-    metric: Annotated[list[str], typer.Option(help="pll, pppl, raw, norm, pll-word-l2r or all; repeatable.")] = ["pll"],  # noqa: B006
+    metric: Annotated[
+        list[str], typer.Option(help="pll, pppl, raw, norm, pll-word-l2r, all; nelbo, d3pm, any-order; repeatable.")
+    ] = ["pll"],  # noqa: B006
+    copies: Annotated[int, typer.Option(help="Bounds: noisy copies of each sentence, an even number.")] = 64,
+    time_steps: Annotated[int, typer.Option(help="d3pm: steps T of the bound.")] = 1000,
+    noise: Annotated[
+        str, typer.Option(help="d3pm: log-linear, linear, cosine, polynomial:power=P or d3pm.")
+    ] = "log-linear",
+    seed: Annotated[int, typer.Option(help="Bounds: of all random numbers.")] = 0,
     per_token: Annotated[bool, typer.Option("--per-token", help="Add the scores of every token.")] = False,
     format: Annotated[str | None, typer.Option(help="text, jsonl, csv, tsv or parquet; else by suffix.")] = None,
     text_field: Annotated[str, typer.Option(help="Field or column that holds the sentence.")] = "text",
@@ -54,6 +63,8 @@ def score(
     pppl          pseudo-perplexity: exp(-pll / tokens)
     raw, norm     energies: minus the sum of logits, minus the pll; lower is likelier
     pll-word-l2r  pll with the later pieces of the same word masked too (Kauf & Ivanova 2023)
+    nelbo, d3pm   bounds on -log p(x) as a masked diffusion, continuous or of --time-steps; with a standard error
+    any-order     the same as nelbo, by revealing the tokens one by one in random orders
 
     \b
     maskropolis score --model bert-base-uncased --text "The cat sat on the mat."
@@ -62,19 +73,26 @@ def score(
     """
     from maskropolis.records import Fields, check_output, open_records
     from maskropolis.scoring import WORD_L2R, require_metrics, score_records
+    from maskropolis.targets.bounds import BOUNDS, BoundSettings
 
     metrics = require_metrics(metric)
+    bounds = [BoundSettings(name, copies, time_steps, noise, seed) for name in metrics if name in BOUNDS]
     records = _records(source, text, Fields(text_field, prefix_field, suffix_field, skip_empty), format, prefix, suffix)
     check_output(output, overwrite)
     opened = options.open_model(model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget)
-    print(_signature(opened, metrics, joint), file=sys.stderr)
+    print(_signature(opened, metrics, joint, bounds), file=sys.stderr)
     with open_records(output, overwrite) as write, _progress(output) as observe:
-        scores = score_records(records, opened, word_l2r=WORD_L2R in metrics, joint=joint, observe=observe)
+        scores = score_records(
+            records, opened, word_l2r=WORD_L2R in metrics, joint=joint, observe=observe, bounds=bounds
+        )
         count, tokens, pll = 0, 0, 0.0
+        totals = {settings.kind: (0.0, 0.0) for settings in bounds}
         for one in scores:
             write([_as_fields(one, metrics, per_token)])
             count, tokens, pll = count + 1, tokens + len(one.tokens), pll + one.pll
-    _summarise(count, tokens, pll)
+            for kind, (value, square) in totals.items():
+                totals[kind] = value + one.bounds[kind].value, square + one.bounds[kind].error ** 2
+    _summarise(count, tokens, pll, totals)
 
 
 def _records(
@@ -111,6 +129,7 @@ def _as_fields(score: SentenceScore, metrics: tuple[str, ...], per_token: bool) 
     out |= {name: value for name, value in (("prefix", record.prefix), ("suffix", record.suffix)) if value}
     out["tokens"] = len(score.tokens)
     out |= {metric.replace("-", "_"): _rounded(score.value(metric)) for metric in metrics}
+    out |= {f"{name.replace('-', '_')}_error": _rounded(bound.error) for name, bound in score.bounds.items()}
     if per_token:
         columns = {"token": score.tokens, "log_probability": score.log_probabilities, "logit": score.logits}
         if score.word_l2r is not None:
@@ -125,12 +144,12 @@ def _rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def _signature(model: Any, metrics: tuple[str, ...], joint: str) -> str:
+def _signature(model: Any, metrics: tuple[str, ...], joint: str, bounds: list[BoundSettings]) -> str:
     from maskropolis import __version__
 
     parts = {
         "model": f"{model.name}@{model.fingerprint()[:12]}",
-        "metric": ",".join(metrics),
+        "metric": ",".join({one.kind: one.signature() for one in bounds}.get(name, name) for name in metrics),
         "dtype": model.dtype,
         "joint": repr(joint),
         "version": __version__,
@@ -140,13 +159,16 @@ def _signature(model: Any, metrics: tuple[str, ...], joint: str) -> str:
     return "maskropolis|" + "|".join(f"{key}:{value}" for key, value in parts.items())
 
 
-def _summarise(count: int, tokens: int, pll: float) -> None:
+def _summarise(count: int, tokens: int, pll: float, totals: dict[str, tuple[float, float]]) -> None:
     from maskropolis.scoring import pseudo_perplexity
 
     if not count:
         raise InputError("the input holds no sentences; expected at least one")
     corpus = pseudo_perplexity(pll, tokens)
     print(f"{count} sentences, {tokens} tokens, pseudo-perplexity of them all {corpus:.4g}", file=sys.stderr)
+    for kind, (value, square) in totals.items():
+        mean, error, most = value / tokens, square**0.5 / tokens, pseudo_perplexity(-value, tokens)
+        print(f"{kind}: {mean:.4f} ± {error:.4f} nats a token, perplexity at most {most:.4g}", file=sys.stderr)
 
 
 @contextlib.contextmanager

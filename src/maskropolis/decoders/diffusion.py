@@ -23,10 +23,10 @@ from maskropolis.models.protocol import MaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 
-UNIFORMS = 3  # a position and step: whether it changes, which token, which position
+UNIFORMS = 3  # for each position, in each step: whether it changes, which token, which position
 
 Source = Callable[[int], Tensor]
-"""step -> uniforms [C, 3 T]."""
+"""step -> uniforms [C, T, 3]."""
 
 
 class Reverse(Protocol):
@@ -42,7 +42,7 @@ class Reverse(Protocol):
     def step(
         self, model: MaskedLM, sequences: Sequences, block: Tensor, step: int, steps: int, uniforms: Tensor
     ) -> tuple[Sequences, int]:
-        """Step `step` of `steps` within `block` [C, T] bool (all its positions, written or not); `uniforms` [C, 3 T].
+        """Step `step` of `steps` within `block` [C, T] bool (all its positions, written or not); `uniforms` [C, T, 3].
         Returns the new sequences and the model rows that it cost. After the last step no mask is left."""
         ...
 
@@ -97,11 +97,11 @@ def blocks(blank: Tensor, size: int | None) -> Iterator[Tensor]:
 
 
 def stream_source(streams: Streams, width: int, device: torch.device) -> Source:
-    """Uniforms of each chain's own stream."""
-    return lambda step: streams.uniforms(step, UNIFORMS * width, device)
+    """Uniforms of each chain's own stream, whatever the width of the batch."""
+    return lambda step: streams.wide(step, UNIFORMS * width, device).view(-1, width, UNIFORMS)
 
 
 def matrix_source(uniforms: Tensor, width: int) -> Source:
-    """Uniforms that are all there beforehand, [C, 3 T · steps]: how a sampler is enumerated."""
+    """Uniforms that are all there beforehand, [C, steps · T · 3]: how a sampler is enumerated."""
     size = UNIFORMS * width
-    return lambda step: uniforms[:, step * size : (step + 1) * size]
+    return lambda step: uniforms[:, step * size : (step + 1) * size].reshape(-1, width, UNIFORMS)

@@ -48,15 +48,14 @@ class Ancestral:
     def step(
         self, model: MaskedLM, sequences: Sequences, block: Tensor, step: int, steps: int, uniforms: Tensor
     ) -> tuple[Sequences, int]:
-        """See `Reverse`. Uniforms: [0, T) whether a position changes, [T, 2T) its token."""
-        width = sequences.width
+        """See `Reverse`. Uniforms of a position: 0 whether it changes, 1 its token."""
         alphas = noise_by_name(self.noise).alphas(steps)
         alpha_s, alpha_t = float(alphas[steps - step - 1]), float(alphas[steps - step])
         sigma = self.remasking.sigma(alpha_s, alpha_t)
         hidden = block & (sequences.tokens == model.mask_token)
-        reveal = happens(hidden, reveal_probability(alpha_s, alpha_t, sigma), uniforms)
-        again = happens(block & ~hidden, sigma, uniforms)
-        sequences, rows = write(model, sequences, reveal, self.writing, uniforms[:, width : 2 * width])
+        reveal = happens(hidden, reveal_probability(alpha_s, alpha_t, sigma), uniforms[..., 0])
+        again = happens(block & ~hidden, sigma, uniforms[..., 0])
+        sequences, rows = write(model, sequences, reveal, self.writing, uniforms[..., 1])
         return with_all(sequences, sequences.tokens.masked_fill(again, model.mask_token)), rows
 
     def signature(self) -> str:
@@ -65,7 +64,7 @@ class Ancestral:
 
 
 def happens(where: Tensor, probability: float, uniforms: Tensor) -> Tensor:
-    """[C, T] bool: True at each position of `where` [C, T] with `probability`; `uniforms` [C, ≥ T]."""
+    """[C, T] bool: True at each position of `where` [C, T] with `probability`; `uniforms` [C, T]."""
     if probability <= 0:
         return torch.zeros_like(where)
     out = where.clone()

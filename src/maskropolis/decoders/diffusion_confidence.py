@@ -83,17 +83,15 @@ class Confidence:
     def step(
         self, model: MaskedLM, sequences: Sequences, block: Tensor, step: int, steps: int, uniforms: Tensor
     ) -> tuple[Sequences, int]:
-        """See `Reverse`. Uniforms: [T, 2T) candidates, [2T, 3T) which positions."""
+        """See `Reverse`. Uniforms: 1 of a position its candidate, 2 of the i-th which position is written i-th."""
         alpha = float(noise_by_name(self.noise).alphas(steps)[steps - step - 1])
         hidden = block & (sequences.tokens == model.mask_token)
         left = torch.floor(block.sum(1) * (1.0 - alpha) + 1e-9).long()
         number = (hidden.sum(1) - left).clamp(min=0)
-        width = sequences.width
-        candidates, score, rows = self._candidates(
-            model, sequences, hidden & (number > 0)[:, None], uniforms[:, width : 2 * width]
-        )
+        where = hidden & (number > 0)[:, None]
+        candidates, score, rows = self._candidates(model, sequences, where, uniforms[..., 1])
         temperature = self.choice_temperature * (1.0 - (step + 1) / steps)
-        chosen = surest(score, number, temperature, uniforms[:, 2 * width :])
+        chosen = surest(score, number, temperature, uniforms[..., 2])
         return with_all(sequences, torch.where(chosen, candidates, sequences.tokens)), rows
 
     def _candidates(

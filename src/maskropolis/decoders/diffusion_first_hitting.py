@@ -34,14 +34,13 @@ class FirstHitting:
     def step(
         self, model: MaskedLM, sequences: Sequences, block: Tensor, step: int, steps: int, uniforms: Tensor
     ) -> tuple[Sequences, int]:
-        """See `Reverse`. Uniforms: 0 which mask, [T, 2T) its token."""
-        width = sequences.width
+        """See `Reverse`. Uniforms: 0 of the first position which mask, 1 of each its token."""
         hidden = block & (sequences.tokens == model.mask_token)
         chain = hidden.any(1).nonzero()[:, 0]
-        rank = pick(hidden[chain].sum(1), uniforms[chain, 0]) if len(chain) else chain
+        rank = pick(hidden[chain].sum(1), uniforms[chain, 0, 0]) if len(chain) else chain
         chosen = torch.zeros_like(hidden)
         chosen[chain] = hidden[chain] & (hidden[chain].long().cumsum(1) - 1 == rank[:, None])
-        return write(model, sequences, chosen, self.writing, uniforms[:, width : 2 * width])
+        return write(model, sequences, chosen, self.writing, uniforms[..., 1])
 
     def signature(self) -> str:
         return "first-hitting"

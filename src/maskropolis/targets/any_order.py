@@ -13,6 +13,7 @@ import math
 import torch
 from torch import Tensor
 
+from maskropolis.errors import NumericalError
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.models.rows import Rows, batches
 from maskropolis.randomness import AUXILIARY, Streams
@@ -25,7 +26,13 @@ def any_order_bounds(
 ) -> list[Bound]:
     """The bound of each row, from max(2, ⌈samples / n⌉) whole orders; its standard error is that of their mean."""
     keys = list(range(len(sequences))) if streams is None else streams
-    return [_bound(model, sequences.rows(torch.tensor([i])), settings, key) for i, key in enumerate(keys)]
+    found = []
+    for chain, key in enumerate(keys):
+        try:
+            found.append(_bound(model, sequences.rows(torch.tensor([chain])), settings, key))
+        except NumericalError as error:
+            raise NumericalError(error.plain, [chain]) from None
+    return found
 
 
 def _bound(model: MaskedLM, sequence: Sequences, settings: BoundSettings, key: int) -> Bound:
@@ -33,8 +40,8 @@ def _bound(model: MaskedLM, sequence: Sequences, settings: BoundSettings, key: i
     if not len(places):
         return Bound(0.0, 0.0, 0)
     count = max(2, math.ceil(settings.samples / len(places)))
-    generator = Streams(settings.seed, [key], AUXILIARY, ahead=count)
-    keys = torch.cat([generator.uniforms(order, len(places)) for order in range(count)])
+    generator = Streams(settings.seed, [key], AUXILIARY)
+    keys = torch.cat([generator.wide(order, len(places)) for order in range(count)])
     orders = places[keys.argsort(1)].to(sequence.device)  # [count, n]
     totals = order_losses(model, sequence, orders)
     return Bound(float(totals.mean()), float(totals.std() / math.sqrt(count)), count * len(places))

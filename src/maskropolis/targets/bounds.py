@@ -126,11 +126,11 @@ def estimated_bounds(
     """A bound for each row, `settings.samples` model rows each. `streams` [C] key the random numbers (default 0 … C−1),
     so that an estimate does not depend on what else is scored."""
     keys = list(range(len(sequences))) if streams is None else streams
-    generator = Streams(settings.seed, keys, AUXILIARY, ahead=settings.samples)
+    generator = Streams(settings.seed, keys, AUXILIARY)
     sizes = [torch.from_numpy(size_distribution(settings, n)) if n else None for n in sequences.free_counts.tolist()]
     masked = torch.cat(
         [
-            _noisy(sizes, sequences, (copy // 2, settings.samples // 2), generator.uniforms(copy, 1 + sequences.width))
+            _noisy(sizes, sequences, (copy // 2, settings.samples // 2), generator.wide(copy, 1 + sequences.width))
             for copy in range(settings.samples)
         ]
     ).to(sequences.device)
