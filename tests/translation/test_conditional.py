@@ -9,6 +9,7 @@ import torch
 from maskropolis.chains.transition import detailed_balance_error, invariance_error, transition_matrix
 from maskropolis.errors import InputError
 from maskropolis.kernels.specification import build_kernel
+from maskropolis.models.conditional_dropout import ByteDropout
 from maskropolis.models.conditional_network import ConditionalNetwork
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.sequences import Sequences
@@ -111,3 +112,29 @@ def test_bad_sources_are_one_clear_line():
     with pytest.raises(InputError, match="line 4 has 13 tokens, more than the model's limit of 12"):
         model.source_ids("a " * 12, "line 4")
     assert model.unknown("a 😀 b z 😀") == ["😀", "z"]
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_training_attention_is_that_of_decoding(norm_first):
+    """The plain products, which gradients go through, and the fused kernel give the same states."""
+    model = tiny_conditional.model(norm_first=norm_first)
+    many = bound(model)
+    rows = random_rows(many, [3, 5, 4], [0, 1, 2])
+    sources = Sequences.from_lists(many.sources, [[False] * len(s) for s in many.sources])
+    given = (sources.tokens, sources.attention, rows.tokens, rows.attention, rows.free)
+    plain, _ = model.network(*given)
+    with torch.inference_mode():
+        fused, _ = model.network(*given)
+    assert plain.requires_grad and torch.allclose(plain, fused, atol=1e-5)
+
+
+def test_dropout_by_bytes_keeps_the_expectation_and_follows_the_seed():
+    drop = ByteDropout(0.1)
+    x = torch.ones(400, 501)
+    torch.manual_seed(3)
+    first = drop(x)
+    torch.manual_seed(3)
+    assert torch.equal(drop(x), first) and not torch.equal(drop(x), first)
+    assert float((first == 0).float().mean()) == pytest.approx(26 / 256, abs=3e-3)
+    assert float(first.mean()) == pytest.approx(1, abs=3e-3)
+    assert torch.equal(drop.eval()(x), x)

@@ -1,6 +1,6 @@
 """Transformer layers for conditional masked LMs: PyTorch's own, with cross-attention keys and values computed apart.
 
-Parameters, norms and dropout are those of `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer` (and of the
+Parameters and norms are those of `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer` (and of the
 `nn.MultiheadAttention` in them). Only the order of the computation is ours: keys and values of a source are computed
 once (`cross`) and shared by all rows of that source, and the last layer can run at the asked positions alone.
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskropolis.models.conditional_config import ConditionalConfig
+from maskropolis.models.conditional_dropout import ByteDropout
 
 
 class KeysValues(NamedTuple):
@@ -27,6 +29,7 @@ class EncoderLayer(nn.TransformerEncoderLayer):
 
     def __init__(self, config: ConditionalConfig) -> None:
         super().__init__(**_shape(config))
+        self.dropout, self.dropout1, self.dropout2 = (ByteDropout(config.dropout) for _ in range(3))
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:  # type: ignore[override]
         """x [B, S, d]; `mask` [B, 1, 1, S] bool, True where a key may be seen."""
@@ -44,6 +47,7 @@ class DecoderLayer(nn.TransformerDecoderLayer):
 
     def __init__(self, config: ConditionalConfig) -> None:
         super().__init__(**_shape(config))
+        self.dropout, self.dropout1, self.dropout2, self.dropout3 = (ByteDropout(config.dropout) for _ in range(4))
 
     def cross(self, memory: Tensor) -> KeysValues:
         """Keys and values of the cross-attention for encoded sources [B, S, d]."""
@@ -81,8 +85,25 @@ class DecoderLayer(nn.TransformerDecoderLayer):
 
 def attend(attention: nn.MultiheadAttention, query: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
     """softmax(q k / √D) v through the output projection: query [N, H, Q, D] -> [N, Q, H·D]."""
-    mixed = F.scaled_dot_product_attention(query, memory.keys, memory.values, attn_mask=mask)
-    return attention.out_proj(mixed.transpose(1, 2).flatten(2))
+    plainly = query.requires_grad and query.device.type == "cpu"
+    mix = _plain_attention if plainly else _fused_attention
+    return attention.out_proj(mix(query, memory, mask).transpose(1, 2).flatten(2))
+
+
+def _fused_attention(query: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
+    return F.scaled_dot_product_attention(query, memory.keys, memory.values, attn_mask=mask)
+
+
+def _plain_attention(query: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
+    """The same by two matrix products: on the CPU the fused kernel's backward pass is six times slower in bfloat16."""
+    n, heads, asked, width = query.shape
+    keys, values = memory.keys.flatten(0, 1), memory.values.flatten(0, 1)
+    bias, beta = query.new_zeros(()).expand(n * heads, asked, keys.shape[1]), 0
+    if mask is not None:
+        hidden = query.new_zeros(mask.shape).masked_fill(~mask, -torch.inf)
+        bias, beta = hidden.expand(n, heads, asked, keys.shape[1]).flatten(0, 1), 1
+    scores = torch.baddbmm(bias, query.flatten(0, 1), keys.transpose(1, 2), beta=beta, alpha=width**-0.5)
+    return torch.bmm(scores.softmax(-1).to(values.dtype), values).unflatten(0, (n, heads))
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:

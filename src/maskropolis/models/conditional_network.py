@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from maskropolis.models.conditional_config import ConditionalConfig
+from maskropolis.models.conditional_dropout import ByteDropout
 from maskropolis.models.conditional_layers import DecoderLayer, EncoderLayer, KeysValues
 
 
@@ -72,7 +73,7 @@ class ConditionalNetwork(PreTrainedModel):
         self.source_positions = nn.Embedding(config.max_source_positions + offset, width)
         self.target_positions = nn.Embedding(config.max_target_positions + offset, width)
         self.lengths = nn.Embedding(config.max_target_positions, width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = ByteDropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.encoder_norm = nn.LayerNorm(width, config.layer_norm_eps) if config.norm_first else nn.Identity()

@@ -58,12 +58,12 @@ class ParallelTrainer(Trainer):
         super().__init__(
             network, cast(Any, batches), unused, unused, settings, folder, lambda *_: -self._validate(), listener
         )
-        self._task, self._pairs, self._keep, self._bleu = task, batches, keep, validate
+        self._task, self.pairs, self._keep, self._bleu = task, batches, keep, validate
         self._forward = torch.compile(network.forward, dynamic=True) if compile else network.forward
 
     def loss(self, number: int) -> tuple[Tensor, int]:
         """See `Trainer.loss`: the mean over the predicted tokens of the whole batch."""
-        batch = self._pairs.at(number)
+        batch = self.pairs.at(number)
         made = self._task.prepare(self.model, batch, stream(self.settings.seed, 3, number))
         mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
         with self.autocast():
