@@ -97,6 +97,13 @@ def test_the_card_says_what_was_measured(folder):
     assert sys.modules["card"].__file__ == str(EXPERIMENT / "card.py")
 
 
+def test_training_can_start_from_it_by_name(folder):
+    from maskropolis.training import starting
+
+    assert starting.located("storybook") == str(folder) and starting.located("elsewhere") == "elsewhere"
+    assert len(starting.load_tokenizer("storybook")) == starting.load_model("storybook").config.vocab_size
+
+
 @pytest.mark.slow
 def test_the_short_build_lowers_the_loss(tmp_path):
     from build import short

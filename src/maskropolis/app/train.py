@@ -25,7 +25,10 @@ def mlm(
     texts: Annotated[list[Path], typer.Argument(help="Text, one paragraph a line; .jsonl, .parquet; folders.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the trained model.")],
     init: Annotated[
-        str, typer.Option(metavar="NAME|DIR|scratch:SIZE", help="A saved model or encoder, or scratch:tiny|small|base.")
+        str,
+        typer.Option(
+            metavar="NAME|DIR|scratch:SIZE", help="A saved model or encoder, storybook, or scratch:tiny|small|base."
+        ),
     ],
     column: Annotated[str, typer.Option(help="Field or column of JSONL and Parquet that holds the text.")] = "text",
     validation: Annotated[list[Path] | None, typer.Option(help="Held-out text; else part of TEXTS.")] = None,

@@ -14,6 +14,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from maskropolis.errors import InputError, ModelError
+from maskropolis.models import BUNDLED
+from maskropolis.models.storybook import storybook_path
 
 ATTENTION = "eager"  # faster than sdpa on short rows without a mask, forward and backward together
 
@@ -32,10 +34,15 @@ def quiet() -> Iterator[None]:
             transformers.logging.enable_progress_bar()
 
 
+def located(name: str) -> str:
+    """The folder of the package's own model for its name; any other name or folder as it is."""
+    return str(storybook_path()) if name == BUNDLED and not Path(name).exists() else name
+
+
 def load_tokenizer(name: str) -> Any:
     """The fast tokenizer of a saved model. Raises `ModelError`."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(located(name))
     except Exception as error:
         raise ModelError(f"no tokenizer for '{name}': {error}") from None
     if not getattr(tokenizer, "is_fast", False):
@@ -49,6 +56,7 @@ def load_model(name: str, dropout: float = 0.0, seed: int = 0) -> Any:
     Raises `ModelError`.
     """
     torch.manual_seed(seed)
+    name = located(name)
     if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is a folder without config.json; expected a saved transformers model")
     with quiet():
