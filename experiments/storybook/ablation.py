@@ -29,18 +29,23 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--only", choices=("mixture", "bert"), help="one arm, its figures to standard output alone")
+    parser.add_argument("--figures", type=Path, nargs=2, help="outputs of --only, mixture and bert, to be recorded")
     arguments = parser.parse_args()
+    if arguments.figures:
+        return record(
+            {k: v for f in arguments.figures for k, v in json.loads(f.read_text()).items()}, describe(arguments)
+        )
     arms = [arguments.only] if arguments.only else ["mixture", "bert"]
     found: dict[str, Any] = {arm: run(arguments, arm) for arm in arms}
     if arguments.only:
-        print(json.dumps(found))
-    else:
-        record(found, describe(arguments.steps, arguments.init))
+        return print(json.dumps(found))
+    return record(found, describe(arguments))
 
 
-def describe(steps: int, init: str | None) -> str:
-    start = "storybook itself" if init else "the same encoder"
-    return f"{steps} steps of 32 rows from {start}, measured on the held-out books"
+def describe(arguments: argparse.Namespace) -> str:
+    count = len(list(arguments.books.rglob("*.txt")))
+    start = "storybook itself" if arguments.init else "the same encoder"
+    return f"{arguments.steps} steps of 32 rows from {start} on {count} of the books, one in twenty of them held out"
 
 
 def run(arguments: argparse.Namespace, objective: str) -> dict[str, Any]:
