@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from maskropolis.sampling import Prepared
 
 _START, _TARGET, _STEERING = "Start", "Target", "Steering"
-_KERNEL, _LENGTH, _OUTPUT = "Kernel", "How long", "Output"
+_KERNEL, _LENGTH, _DIFFUSION, _OUTPUT = "Kernel", "How long", "Diffusion", "Output"
 
 
 def register(application: typer.Typer) -> None:
@@ -50,7 +50,8 @@ def sample(
         _option(_START, "--fix", metavar="SPAN", help="A span of --text that must not change; repeatable."),
     ] = None,
     start: Annotated[
-        str, _option(_START, "--start", metavar="HOW", help="What masks begin with: greedy, sampled or random.")
+        str,
+        _option(_START, "--start", metavar="HOW", help="What masks begin with: greedy, sampled, random or diffusion."),
     ] = "greedy",
     chains: Annotated[int, _option(_START, "--chains", "-c", help="Independent chains.")] = 8,
     energy: Annotated[str, _option(_TARGET, "--energy", "-e", metavar="NAME", help="norm or raw.")] = "norm",
@@ -113,7 +114,40 @@ def sample(
     thin: Annotated[float, _option(_LENGTH, "--thin", help="Sweeps between kept states.")] = 5,
     samples: Annotated[int, _option(_LENGTH, "--samples", "-n", help="Kept states a chain.")] = 1,
     steps: Annotated[
-        int | None, _option(_LENGTH, "--steps", help="Total steps, instead of burn-in + samples x thin.")
+        int | None,
+        _option(
+            _LENGTH, "--steps", help="Total steps, instead of burn-in + samples x thin; or steps of the diffusion."
+        ),
+    ] = None,
+    method: Annotated[
+        str,
+        _option(_DIFFUSION, "--method", metavar="NAME", help="mh, or without a target: diffusion or mask-predict."),
+    ] = "mh",
+    sampler: Annotated[
+        str | None,
+        _option(
+            _DIFFUSION,
+            "--sampler",
+            metavar="NAME",
+            help="ancestral, first-hitting, maskgit, low-confidence, margin or entropy. [default: ancestral]",
+        ),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        _option(
+            _DIFFUSION,
+            "--noise",
+            metavar="NAME",
+            help="log-linear, linear, cosine, polynomial:power=P or d3pm. [default: log-linear]",
+        ),
+    ] = None,
+    top_p: Annotated[float | None, _option(_DIFFUSION, "--top-p", help="Draw from this share of the mass.")] = None,
+    remasking: Annotated[
+        str | None,
+        _option(_DIFFUSION, "--remask", metavar="HOW=η", help="ancestral: mask again, cap=0.1 or rescale=0.1."),
+    ] = None,
+    choice_temperature: Annotated[
+        float | None, _option(_DIFFUSION, "--choice-temperature", help="Noise in the order of the surest.")
     ] = None,
     seed: Annotated[int, _option(_LENGTH, "--seed", "-s", help="Seed of all random numbers.")] = 0,
     output: Annotated[
@@ -141,8 +175,11 @@ def sample(
 ) -> None:
     """Draw correct samples from a masked language model by Metropolis–Hastings.
 
-    The target is exp(−E(x)/τ) over the free tokens. A sweep visits each of them once on average.
+    The target is exp(−E(x)/τ) over the free tokens. A sweep visits each of them once on average. With --method
+    diffusion, masks are filled by the reverse of a masked diffusion instead (--block-size: left to right in blocks).
     """
+    if method != "mh":
+        return _generate(locals())
     from maskropolis.sampling import SamplingConfig, prepare
 
     _check_outputs(output, out, checkpoint_every, overwrite)
@@ -183,6 +220,25 @@ def sample(
         _run_in_memory(prepared, output, overwrite)
     else:
         _run_in_folder(prepared, out, overwrite, checkpoint_every)
+
+
+def _generate(given: dict[str, Any]) -> None:
+    """`--method diffusion` or `mask-predict`, with the options `given` to `sample`."""
+    from maskropolis.app import generation
+
+    named = {name: given[name] for name in ("text", "lines", "fix", "kernel", "scan", "contiguous", "expert")}
+    named |= {name: given[name] for name in ("require", "forbid", "allow", "no_repeat", "final_temperature")}
+    named |= {name: given[name] for name in ("proposal_temperature", "top_k", "out", "checkpoint_every")}
+    foreign = {f"--{'from' if name == 'lines' else name.replace('_', '-')}": value for name, value in named.items()}
+    _check_outputs(given["output"], None, None, given["overwrite"])
+    settings: dict[str, Any] = {name: given[name] for name in ("sampler", "noise", "top_p", "remasking")}
+    settings |= {
+        name: given[name] for name in ("choice_temperature", "chains", "energy", "temperature", "steps", "seed")
+    }
+    settings |= {"lengths": _numbers(given["length"]), "templates": tuple(given["template"] or ())}
+    config = generation.configuration(given["method"], settings | {"block": given["block_size"]}, foreign)
+    names = ("model", "tokenizer", "device", "dtype", "allow_pickle", "trust_remote_code", "token_budget")
+    generation.run(options.open_model(*(given[name] for name in names)), config, given["output"], given["overwrite"])
 
 
 def _check_outputs(output: str | None, out: str | None, checkpoint_every: int | None, overwrite: bool) -> None:

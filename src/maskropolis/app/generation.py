@@ -1,0 +1,46 @@
+"""`maskropolis sample --method diffusion|mask-predict`: masks filled without a chain."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maskropolis.generation import GenerationConfig
+    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+
+
+def configuration(method: str, given: dict[str, Any], of_chains: dict[str, Any]) -> GenerationConfig:
+    """The settings `given`, those that are None left to their defaults. Raises `InputError` for options `of_chains`
+    (name -> value) that have no meaning without a chain."""
+    from maskropolis.errors import InputError
+    from maskropolis.generation import METHODS, GenerationConfig
+
+    if method in METHODS:
+        for name, value in of_chains.items():
+            if value not in (None, False, [], ()):
+                raise InputError(f"{name} belongs to --method mh; '{method}' runs no chain")
+        if method == "mask-predict":
+            for name in ("sampler", "noise", "top_p", "block", "remasking", "choice_temperature"):
+                if given[name] is not None:
+                    raise InputError(f"--{name.replace('_', '-')} belongs to --method diffusion, not mask-predict")
+    return GenerationConfig(method=method, **{name: value for name, value in given.items() if value is not None})
+
+
+def run(model: HuggingFaceMaskedLM, config: GenerationConfig, output: str | None, overwrite: bool) -> None:
+    """Generate, write to `output` or show, and say how on standard error."""
+    import typer
+
+    from maskropolis.app.outcome import show
+    from maskropolis.generation import run as generate
+    from maskropolis.records import open_records
+
+    with ExitStack() as stack:
+        write = None if output is None else stack.enter_context(open_records(output, overwrite))
+        result = generate(model, config)
+        if write is None:
+            show(result.records)
+        else:
+            write(result.records)
+    typer.echo(f"{result.rows} model rows for {len(result.records)} sequences", err=True)
+    typer.echo(result.signature, err=True)

@@ -1,0 +1,194 @@
+"""Filling in masks without a chain: `generate`, by the reverse of a masked diffusion or by Mask-Predict.
+
+Fast, but the samples follow the decoder's own distribution, not exp(−E(x)/τ). Chains that start from them
+(`sample(start="diffusion")`) are corrected towards that target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from maskropolis import __version__
+from maskropolis.decoders.diffusion import Reverse, diffuse, stream_source
+from maskropolis.decoders.diffusion_ancestral import Ancestral
+from maskropolis.decoders.diffusion_confidence import ORDERS, Confidence
+from maskropolis.decoders.diffusion_first_hitting import FirstHitting
+from maskropolis.decoders.diffusion_remasking import Remasking
+from maskropolis.decoders.mask_predict import mask_predict
+from maskropolis.decoders.starts import blank_chains
+from maskropolis.decoders.writing import Writing
+from maskropolis.errors import InputError, unknown_name
+from maskropolis.models import load
+from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.randomness import START, Streams
+from maskropolis.sequences import Sequences
+from maskropolis.targets.energy import energy_by_name
+
+METHODS = ("diffusion", "mask-predict")
+SAMPLERS = ("ancestral", "first-hitting", *ORDERS)
+_STEPS = {"ancestral": 128, "mask-predict": 10}  # by default; the confidence orders take 32
+
+
+@dataclass(frozen=True)
+class GenerationConfig:
+    """What to fill in and how. Raises `InputError` for values out of range.
+
+    Attributes:
+        method: diffusion or mask-predict. sampler: of diffusion, one of `SAMPLERS`.
+        lengths, templates: at most one; blanks of these lengths, or texts whose masks are filled; entries take turns.
+        chains: how many sequences. steps: of the reverse process, or iterations of Mask-Predict.
+        noise: schedule of the steps. temperature, top_p: see `Writing`. block: masks in a semi-autoregressive block.
+        remasking: `cap=η` or `rescale=η`, for ancestral. choice_temperature: of the confidence orders.
+        energy: raw or norm, of the finished sequences.
+    """
+
+    method: str = "diffusion"
+    sampler: str = "ancestral"
+    lengths: tuple[int, ...] = ()
+    templates: tuple[str, ...] = ()
+    chains: int = 8
+    steps: int | None = None
+    noise: str = "log-linear"
+    temperature: float = 1.0
+    top_p: float = 1.0
+    block: int | None = None
+    remasking: str | None = None
+    choice_temperature: float = 0.0
+    energy: str = "norm"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise unknown_name("method", self.method, ("mh", *METHODS))
+        if self.sampler not in SAMPLERS:
+            raise unknown_name("sampler", self.sampler, SAMPLERS)
+        if not 0 <= self.seed < 2**64:
+            raise InputError(f"seed {self.seed} is out of range; expected a whole number from 0 to 2^64 - 1")
+        if self.count < 1:
+            raise InputError(f"{self.count} steps are too few; expected at least 1")
+        if self.block is not None and self.block < 1:
+            raise InputError(f"a block of {self.block} tokens is too small; expected at least 1")
+        energy_by_name(self.energy)
+        self.make_sampler()
+
+    @property
+    def count(self) -> int:
+        """Steps, with the default of the method."""
+        if self.steps is not None:
+            return self.steps
+        return _STEPS.get(self.method if self.method == "mask-predict" else self.sampler, 32)
+
+    def make_sampler(self) -> Reverse:
+        """The reverse process that these settings name. Raises `InputError` for settings that it does not have."""
+        writing = Writing(self.temperature, self.top_p)
+        if self.remasking and self.sampler != "ancestral":
+            raise InputError(f"remasking belongs to the ancestral sampler; '{self.sampler}' never masks a token again")
+        if self.choice_temperature and self.sampler not in ORDERS:
+            raise InputError(f"a choice temperature belongs to {', '.join(ORDERS)}; '{self.sampler}' has no order")
+        if self.sampler == "ancestral":
+            return Ancestral(self.count, self.noise, writing, _remasking(self.remasking))
+        if self.sampler == "first-hitting":
+            if self.steps is not None:
+                raise InputError("first-hitting has no steps to choose: it writes one token at a time")
+            return FirstHitting(writing)
+        return Confidence(self.sampler, self.count, self.noise, writing, self.choice_temperature)
+
+    def signature(self) -> str:
+        """How, without model and seed."""
+        if self.method == "mask-predict":
+            return f"mask-predict(iterations={self.count})"
+        block = "" if self.block is None else f",block={self.block}"
+        return f"{self.make_sampler().signature()}[T={self.temperature:g},top-p={self.top_p:g}{block}]"
+
+
+def _remasking(text: str | None) -> Remasking:
+    if text is None:
+        return Remasking()
+    strategy, _, value = text.partition("=")
+    try:
+        return Remasking(strategy, float(value))
+    except ValueError:
+        raise InputError(f"remasking '{text}' is malformed; expected cap=NUMBER or rescale=NUMBER") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """Finished sequences. `records`: one dictionary each (chain, text, token_ids, energy). `rows`: model rows of the
+    generation, energies not counted."""
+
+    sequences: Sequences
+    records: list[dict[str, Any]]
+    rows: int
+    signature: str
+    notices: list[str] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[str]:
+        return [record["text"] for record in self.records]
+
+    @property
+    def energy(self) -> list[float]:
+        return [record["energy"] for record in self.records]
+
+
+def generate(
+    model: HuggingFaceMaskedLM | str | None = None,
+    *,
+    length: int | Sequence[int] | None = None,
+    template: str | Sequence[str] | None = None,
+    **settings: Any,
+) -> Generated:
+    """Fill masks: `generate(length=12, chains=8, sampler="first-hitting", seed=1).texts`.
+
+    `length` (12 by default) or `template` say where the masks are; `settings` are the other fields of
+    `GenerationConfig`. A sequence depends on the seed and its number alone, not on the others. Raises
+    `MaskropolisError`.
+    """
+    for name in settings:
+        if name not in GenerationConfig.__dataclass_fields__:
+            raise unknown_name("setting", name, GenerationConfig.__dataclass_fields__)
+    if length is not None:
+        settings["lengths"] = (length,) if isinstance(length, int) else tuple(length)
+    if template is not None:
+        settings["templates"] = (template,) if isinstance(template, str) else tuple(template)
+    config = GenerationConfig(**settings)
+    return run(model if isinstance(model, HuggingFaceMaskedLM) else load(model), config)
+
+
+def run(model: HuggingFaceMaskedLM, config: GenerationConfig) -> Generated:
+    """Generate as `config` says."""
+    lengths = config.lengths if config.lengths or config.templates else (12,)
+    blank = blank_chains(model, config.chains, lengths=lengths, templates=config.templates)
+    if config.method == "mask-predict":
+        filled = mask_predict(model, blank, config.count)
+        sequences, rows = filled.sequences, filled.rows
+    else:
+        streams = Streams(config.seed, range(len(blank)), START)
+        source = stream_source(streams, blank.width, blank.device)
+        done = diffuse(model, blank, config.make_sampler(), source, config.block)
+        sequences, rows = done.sequences, done.rows
+    energy = energy_by_name(config.energy).evaluate(model, sequences).energy.tolist()
+    texts, lengths_of = model.codec.decode(sequences), sequences.lengths.tolist()
+    records = [
+        {"chain": chain, "text": text, "token_ids": tokens[:size], "energy": value}
+        for chain, (text, tokens, size, value) in enumerate(
+            zip(texts, sequences.tokens.tolist(), lengths_of, energy, strict=True)
+        )
+    ]
+    return Generated(sequences, records, rows, _signature(model, config))
+
+
+def _signature(model: HuggingFaceMaskedLM, config: GenerationConfig) -> str:
+    parts = {
+        "model": f"{model.name}@{model.fingerprint()[:12]}",
+        "method": config.method,
+        "decoder": config.signature(),
+        "target": "none",
+        "energy": config.energy,
+        "chains": config.chains,
+        "seed": config.seed,
+        "version": __version__,
+    }
+    return "maskropolis|" + "|".join(f"{key}:{value}" for key, value in parts.items())
