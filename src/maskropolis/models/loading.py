@@ -35,15 +35,18 @@ class Options:
     revision: str | None = None
 
 
-def load(name: str, options: Options) -> tuple[Any, Any, torch.device]:
-    """(model in evaluation mode, tokenizer, device). Raises `ModelError`."""
+def load(name: str, options: Options, family: Any = AutoModelForMaskedLM) -> tuple[Any, Any, torch.device]:
+    """(model in evaluation mode, tokenizer, device); `family` is the transformers class that makes the model.
+
+    Raises `ModelError`.
+    """
     if options.dtype not in DTYPES:
         raise unknown_name("dtype", options.dtype, DTYPES)
     device = find_device(options.device)
     with _quiet():
         config = _config(name, options)
         tokenizer = _tokenizer(name, options)
-        model = _model(name, config, options)
+        model = _model(name, config, options, family)
     _require_match(name, tokenizer, model)
     return model.to(device).eval(), tokenizer, device
 
@@ -118,7 +121,7 @@ def _has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("vocab.txt", "vocab.json")) and named
 
 
-def _model(name: str, config: Any, options: Options) -> Any:
+def _model(name: str, config: Any, options: Options, family: Any) -> Any:
     pickled = _pickle_only(name)
     if pickled and not options.allow_pickle:
         raise ModelError(
@@ -126,7 +129,7 @@ def _model(name: str, config: Any, options: Options) -> Any:
             "pass --allow-pickle to load them (tensors only), or convert them to safetensors"
         )
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(
+        model, report = family.from_pretrained(
             name,
             config=config,
             dtype=DTYPES[options.dtype],
