@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--kind", default="cmlm")
     parser.add_argument("--tokens", type=int, default=2600)
     parser.add_argument("--vocabulary-size", type=int, default=8000)
+    parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--compile", action="store_true")
@@ -45,8 +46,8 @@ def main() -> None:
         trainer.step(number, 0.0)
     began, spent, tokens, padded = time.perf_counter(), time.process_time(), 0, 0
     for number in range(3, 3 + chosen.steps):
-        tokens += trainer.step(number, 0.0)[1]
-        padded += trainer.pairs.at(number).target.size
+        tokens += trainer.step(number, 0.0)[1] * chosen.copies
+        padded += trainer.pairs.at(number).target.size * chosen.copies
     wall, cpu = time.perf_counter() - began, time.process_time() - spent
     print(f"{wall / chosen.steps:.3f} s and {cpu / chosen.steps:.3f} processor seconds a step")
     print(f"{tokens / wall:.0f} target tokens a second, {tokens / cpu:.0f} a processor second")
@@ -61,14 +62,14 @@ def main() -> None:
 def make_trainer(chosen: argparse.Namespace) -> ParallelTrainer:
     options = ParallelOptions(
         chosen.kind, chosen.source, chosen.target, tokens=chosen.tokens, vocabulary_size=chosen.vocabulary_size,
-        dropout=chosen.dropout, precision=chosen.precision,
+        dropout=chosen.dropout, precision=chosen.precision, copies=chosen.copies,
     )  # fmt: skip
     pairs = read_pairs(options.source, options.target)
     tokenizer = learn_joint(pairs.sources + pairs.targets, options.vocabulary_size)
     task = make_task(options)
     network = task.network(tokenizer)
     encoded, _ = encode_pairs(pairs, tokenizer, task.longest(network))
-    batches = ParallelBatches(encoded, options.tokens, tokenizer.pad_token_id)
+    batches = ParallelBatches(encoded, options.tokens // options.copies, tokenizer.pad_token_id)
     print(f"{len(tokenizer)} pieces, {encoded.target_lengths.mean():.1f} target tokens a sentence, "
           f"{batches.batches_per_pass} batches a pass")  # fmt: skip
     settings = Settings(Budget(1000, None), peak=options.learning_rate, precision=options.precision)

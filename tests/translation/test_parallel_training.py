@@ -16,7 +16,8 @@ from maskropolis.errors import InputError, RunError
 from maskropolis.models.conditional_loading import load_conditional
 from maskropolis.training import parallel_run
 from maskropolis.training.batches import stream
-from maskropolis.training.objectives.cmlm import Tokens, mask
+from maskropolis.training.cmlm import CmlmTask
+from maskropolis.training.objectives.cmlm import Copies, Tokens, mask
 from maskropolis.training.objectives.seq2seq import shift
 from maskropolis.training.objectives.smoothing import projected_cross_entropy
 from maskropolis.training.parallel import distilled, hold_out, read_pairs
@@ -130,6 +131,25 @@ def test_pairs_that_are_too_long_are_left_out(tmp_path):
     assert left_out and len(encoded) + left_out == 50 and encoded.target_lengths.max() <= 5
     with pytest.raises(InputError, match="no pair fits"):
         encode_pairs(pairs, tokenizer, (2, 1))
+
+
+def test_copies_share_the_encoding_and_add_up(tmp_path):
+    """The loss of a batch with three maskings of each target is the mean of three losses, length counted once."""
+    task = CmlmTask(options(tmp_path, copies=3))
+    tokenizer = learn_joint(["aa bb cc dd ee"], 60)
+    network = task.network(tokenizer)
+    batch = PairBatch(
+        np.array([[7, 8, 1], [9, 1, 0]]), np.array([3, 2]), np.array([[7, 8, 9], [8, 0, 0]]), np.array([3, 1])
+    )
+    made = task.prepare(network, batch, stream(0, 0))
+    assert made.chosen.shape == (6, 4)
+    together, count = task.loss(network, batch, made, network.forward)
+    apart = [task.loss(network, batch, Copies([part]), network.forward) for part in made.parts]
+    memory = network.encode(torch.from_numpy(batch.source), torch.tensor([[True] * 3, [True, True, False]]))
+    length = F.cross_entropy(memory.lengths, torch.tensor([3, 1]), reduction="sum")
+    expected = sum(loss for loss, _ in apart) - 2 * length
+    assert count == sum(n for _, n in apart)
+    assert float(together.detach()) == pytest.approx(float(expected.detach()), rel=1e-4)
 
 
 def weights(folder):

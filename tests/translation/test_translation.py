@@ -64,10 +64,15 @@ def test_energies_are_those_of_the_answers_and_never_rise_by_searching():
 
 def test_the_choice_among_lengths_is_by_energy_per_token_or_in_total():
     model = tiny_conditional.model()
-    for choose in ("per-token", "total"):
+    for choose in ("per-token", "total", "joint"):
         decoding = make_decoding(decoder="mh", sweeps=2, length_beam=4, n_best=4, choose=choose)
         for found in translate_lines(lines(["a b c"]), model, decoding):
-            key = [c.energy / (c.tokens if choose == "per-token" else 1) for c in found.candidates]
+            bound = model.bind([model.source_ids("a b c", "source")])
+            lengths = bound.length_scores([0] * 4, [c.tokens for c in found.candidates])
+            key = [
+                (c.energy - (length if choose == "joint" else 0)) / (1 if choose == "total" else c.tokens)
+                for c, length in zip(found.candidates, lengths, strict=True)
+            ]
             assert key == sorted(key) and len(key) == 4
             assert len({c.text for c in found.candidates}) == 4
 

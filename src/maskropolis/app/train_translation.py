@@ -32,6 +32,7 @@ _Longest = Annotated[int, typer.Option(help="Most tokens of a sentence; longer p
 _Dropout = Annotated[float, typer.Option(help="Everywhere in the model.")]
 _Smoothing = Annotated[float, typer.Option(help="Share of the probability spread over all tokens.")]
 _Tokens = Annotated[int, typer.Option(help="Target tokens in a batch.")]
+_Copies = Annotated[int, typer.Option(help="Maskings of each target in a batch; they share its encoded source.")]
 _Epochs = Annotated[float, typer.Option(help="Passes over the text, unless --steps or --minutes is given.")]
 _Steps = Annotated[int | None, typer.Option(help="Updates to make.")]
 _Minutes = Annotated[float | None, typer.Option(help="Training time; the rate falls to 0 by then.")]
@@ -75,6 +76,7 @@ def cmlm(
     dropout: _Dropout = 0.1,
     label_smoothing: _Smoothing = 0.1,
     tokens: _Tokens = 2600,
+    copies: _Copies = 1,
     epochs: _Epochs = 20.0,
     steps: _Steps = None,
     minutes: _Minutes = None,

@@ -49,7 +49,9 @@ def translate(
     ] = None,
     schedule: Annotated[str, typer.Option(help="How τ falls: linear, geometric or cosine.")] = "geometric",
     answer: Annotated[str, typer.Option(help="lowest: the state of lowest energy met; last: the last one.")] = "lowest",
-    choose: Annotated[str, typer.Option(help="Among lengths by energy per-token or in total.")] = "per-token",
+    choose: Annotated[
+        str, typer.Option(help="Among lengths by energy: per-token, total, or joint with the length.")
+    ] = "per-token",
     n_best: Annotated[int, typer.Option(help="Translations for each source (JSON lines).")] = 1,
     samples: Annotated[int, typer.Option(help="Also so many states of each chain (JSON lines).")] = 0,
     thin: Annotated[float, typer.Option(help="Sweeps between samples.")] = 1.0,

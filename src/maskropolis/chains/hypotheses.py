@@ -23,7 +23,7 @@ from maskropolis.targets.energy import MaskedEnergy, energy_by_name
 
 DECODERS = ("mask-predict", "mh", "gibbs")
 STARTS = ("mask-predict", "masks", *FILLS, "given")
-CHOICES = ("per-token", "total")
+CHOICES = ("per-token", "total", "joint")
 MOST_LENGTHS = 64  # chains of one source are numbered line · 64 + rank of the length
 
 
@@ -39,7 +39,8 @@ class Decoding:
         kernel: specification of the kernel of `mh`, e.g. `block:k=2`.
         energy: `raw` or `norm`.
         search: sweeps, temperatures, and which states to remember.
-        choose: energies of different lengths are compared `per-token` or in `total`.
+        choose: energies of different lengths are compared `per-token`, in `total`, or `joint` with the probability of
+            the length, (E(y|x) − log p(N|x)) / N.
         with_energy: compute the energy of Mask-Predict's translations too.
         seed: of the chains.
     """
@@ -240,15 +241,19 @@ def _chosen(bound: Bound, modes: Modes, owner: Sequence[int], decoding: Decoding
         for hypothesis in [answer, *listed]:
             found[source].setdefault(hypothesis.tokens, hypothesis)
         samples[source] += [_of_row(bound, modes.sequences, chain, row, energy) for energy, row in modes.samples[chain]]
-    per_token = decoding.choose == "per-token"
-    best = [sorted(one.values(), key=lambda h: _rank(h, per_token))[: decoding.search.n_best] for one in found]
+    best = [_ranked(bound, source, list(one.values()), decoding) for source, one in enumerate(found)]
     return Found(best, samples, work)
 
 
-def _rank(hypothesis: Hypothesis, per_token: bool) -> float:
-    value = hypothesis.energy_per_token if per_token else hypothesis.energy
-    assert value is not None
-    return value
+def _ranked(bound: Bound, source: int, found: list[Hypothesis], decoding: Decoding) -> list[Hypothesis]:
+    """The n-best hypotheses of one source."""
+    lengths = [len(h.tokens) + bound.end_counted for h in found]
+    joint = decoding.choose == "joint"
+    extra = bound.length_scores([source] * len(found), lengths) if joint else [0.0] * len(found)
+    divisors = [1 if decoding.choose == "total" else max(1, len(h.tokens)) for h in found]
+    values = [((h.energy or 0.0) - e) / d for h, e, d in zip(found, extra, divisors, strict=True)]
+    order = sorted(range(len(found)), key=lambda i: values[i])
+    return [found[i] for i in order[: decoding.search.n_best]]
 
 
 def _of_row(bound: Bound, sequences: Sequences, chain: int, row: tuple[int, ...], energy: float) -> Hypothesis:

@@ -36,6 +36,10 @@ class Bound(MaskedLM, Protocol):
         """The `beam` likeliest target lengths of each source, likeliest first."""
         ...
 
+    def length_scores(self, sources: Sequence[int], lengths: Sequence[int]) -> list[float]:
+        """log p(N | x) of a target length for each (source, length); 0 where the model predicts none."""
+        ...
+
     def blank(self, sources: Sequence[int], lengths: Sequence[int]) -> Sequences:
         """One row of masks for each (source, length), all of them free."""
         ...

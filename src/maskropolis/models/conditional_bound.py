@@ -125,6 +125,13 @@ class BoundMaskedLM:
         least = 2 if self._model.config.end == "predicted" else 1
         return found.clamp(min=least).tolist()
 
+    def length_scores(self, sources: Sequence[int], lengths: Sequence[int]) -> list[float]:
+        """See `Bound`."""
+        scores = self._memory.lengths.double().log_softmax(-1)
+        index = torch.tensor(list(sources), device=self.device), torch.tensor(list(lengths), device=self.device)
+        found: list[float] = scores[index].tolist()
+        return found
+
     def blank(self, sources: Sequence[int], lengths: Sequence[int]) -> Sequences:
         """See `Bound`."""
         tail = [self._end] if self._model.config.end == "fixed" else []

@@ -137,17 +137,21 @@ class ConditionalNetwork(PreTrainedModel):
         chosen: Tensor,
         **_: Any,
     ) -> tuple[Tensor, Tensor]:
-        """(hidden states [M, d] at the M places where `chosen` [N, T] is True, in row order; length logits [N, L]).
+        """(hidden states [M, d] at the M places where `chosen` [N, T] is True, in row order; length logits [B, L]).
 
-        One target a source. `project` turns hidden states into logits.
+        One target a source, or C: N = C·B targets for B sources, all sources once, then all again. `project` turns
+        hidden states into logits.
         """
         memory = self.encode(source, source_attention)
+        if len(target) > len(source):
+            copies = len(target) // len(source)
+            memory = memory.rows(torch.arange(len(source), device=source.device).repeat(copies))
         x, mask, memory_mask = self._begin(target, target_attention, memory)
         *before, last = self._decoder_layers
         for layer, cross in zip(before, memory.layers, strict=False):
             x = layer.think(layer.mix(x, mask, cross, memory_mask, None))
         x = last.mix(x, mask, memory.layers[-1], memory_mask, None)[chosen]
-        return self.decoder_norm(last.think(x)), memory.lengths
+        return self.decoder_norm(last.think(x)), memory.lengths[: len(source)]
 
     def project(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of hidden states [..., d], by the embeddings."""

@@ -132,6 +132,9 @@ class PrefixBound:
             found.append([min(n, room) for n in near[:beam]])
         return found
 
+    def length_scores(self, sources: Sequence[int], lengths: Sequence[int]) -> list[float]:
+        return [0.0] * len(lengths)
+
     def blank(self, sources: Sequence[int], lengths: Sequence[int]) -> Sequences:
         return self.rows(sources, [[self.mask_token] * length for length in lengths])
 

@@ -14,7 +14,7 @@ from maskropolis.decoders.mask_predict import best_of, mask_predict
 from maskropolis.models.conditional_bound import ConditionalMaskedLM
 from maskropolis.models.conditional_config import ConditionalConfig
 from maskropolis.models.conditional_network import ConditionalNetwork
-from maskropolis.training.objectives.cmlm import Masked, Tokens, mask
+from maskropolis.training.objectives.cmlm import Copies, Masked, Tokens, mask
 from maskropolis.training.objectives.smoothing import projected_cross_entropy
 from maskropolis.training.parallel_batches import PairBatch
 from maskropolis.training.parallel_options import ParallelOptions
@@ -47,24 +47,25 @@ class CmlmTask:
         """Most tokens of a source and of a target."""
         return network.config.max_source_positions, network.config.longest_target
 
-    def prepare(self, network: ConditionalNetwork, batch: PairBatch, random: np.random.Generator) -> Masked:
+    def prepare(self, network: ConditionalNetwork, batch: PairBatch, random: np.random.Generator) -> Copies:
         c = network.config
-        return mask(batch, Tokens(c.mask_token_id, c.eos_token_id, c.pad_token_id, c.end), random)
+        tokens = Tokens(c.mask_token_id, c.eos_token_id, c.pad_token_id, c.end)
+        return Copies([mask(batch, tokens, random) for _ in range(self.options.copies)])
 
-    def loss(self, network: ConditionalNetwork, batch: PairBatch, made: Masked, forward: Any) -> tuple[Tensor, int]:
+    def loss(self, network: ConditionalNetwork, batch: PairBatch, made: Copies, forward: Any) -> tuple[Tensor, int]:
         """(sum of the losses of a share of a batch, masked tokens in the share)."""
+        first = made.parts[0]
         device = network.embed.weight.device
         source = torch.from_numpy(batch.source).to(device)
-        target = torch.from_numpy(made.target).to(device)
+        target = torch.from_numpy(np.concatenate([part.target for part in made.parts])).to(device)
+        seen = _seen(np.tile(first.lengths, len(made.parts)), target)
         chosen = torch.from_numpy(made.chosen).to(device)
-        labels = _labels(batch, made, network.config.eos_token_id).to(device)
-        hidden, lengths = forward(
-            source, _seen(batch.source_lengths, source), target, _seen(made.lengths, target), chosen
-        )
+        labels = torch.cat([_labels(batch, part, network.config.eos_token_id) for part in made.parts]).to(device)
+        hidden, lengths = forward(source, _seen(batch.source_lengths, source), target, seen, chosen)
         words = projected_cross_entropy(
             hidden, network.embed.weight, network.output_bias, labels, self.options.label_smoothing
         )
-        counted = torch.from_numpy(made.counted).to(device)
+        counted = torch.from_numpy(first.counted).to(device)
         return words + F.cross_entropy(lengths.float(), counted, reduction="sum"), int(chosen.sum())
 
     def translate(self, network: ConditionalNetwork, tokenizer: Any, texts: Sequence[str]) -> list[str]:

@@ -15,8 +15,9 @@ _FREE = {"steps", "minutes", "epochs", "patience", "checkpoint_every", "license"
 @dataclass(frozen=True)
 class ParallelOptions:
     """`kind`: cmlm or seq2seq. `source`, `target`: line-aligned files. `distill`: another model's translations of the
-    sources, trained on in place of `target`. `tokens`: target tokens in a batch. `average`: how many of the last
-    evaluated states are averaged at the end."""
+    sources, trained on in place of `target`. `tokens`: target tokens in a batch. `copies` (cmlm): maskings of each
+    target in a batch, which share its encoded source. `average`: how many of the last evaluated states are averaged at
+    the end."""
 
     kind: str
     source: str
@@ -38,6 +39,7 @@ class ParallelOptions:
     dropout: float = 0.1
     label_smoothing: float = 0.1
     tokens: int = 2600
+    copies: int = 1
     epochs: float = 20.0
     steps: int | None = None
     minutes: float | None = None
@@ -59,7 +61,7 @@ class ParallelOptions:
         if self.kind not in KINDS:
             raise unknown_name("kind of translation model", self.kind, KINDS)
         counted = ("hold_out", "validation_sentences", "validation_iterations", "width", "heads", "feed_forward")
-        for name in (*counted, "encoder_layers", "decoder_layers", "tokens", "average"):
+        for name in (*counted, "encoder_layers", "decoder_layers", "tokens", "copies", "average"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name.replace('_', ' ')} is {getattr(self, name)}; expected at least 1")
         if self.width % self.heads:

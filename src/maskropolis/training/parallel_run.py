@@ -152,7 +152,8 @@ def _train(
     task = make_task(options)
     network = task.network(data.tokenizer)
     encoded, left_out = encode_pairs(data.training, data.tokenizer, task.longest(network))
-    batches = ParallelBatches(encoded, options.tokens, data.tokenizer.pad_token_id, options.seed)
+    tokens = max(options.tokens // options.copies, int(encoded.target_lengths.max()))
+    batches = ParallelBatches(encoded, tokens, data.tokenizer.pad_token_id, options.seed)
 
     def validate() -> float:
         return _measure(task, network, data).bleu

@@ -42,6 +42,20 @@ class Masked:
         return Masked(self.target[which], self.lengths[which], self.counted[which], self.chosen[which])
 
 
+@dataclass(frozen=True)
+class Copies:
+    """Several maskings of the same batch, one after the other."""
+
+    parts: list[Masked]
+
+    @property
+    def chosen(self) -> np.ndarray:
+        return np.concatenate([part.chosen for part in self.parts])
+
+    def rows(self, which: slice) -> Copies:
+        return Copies([part.rows(which) for part in self.parts])
+
+
 def framed(batch: PairBatch, end: str, end_token: int, padding: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(targets [N, T] with their end token unless `end` is `none`, row lengths [N], maskable positions [N])."""
     if end == "none":

@@ -1,0 +1,188 @@
+"""The translation experiments on Multi30k, one command a step; every step goes on where it was stopped.
+
+    python experiments/translation/run.py train  --data DIR --work DIR --pair de-en --minutes 100
+    python experiments/translation/run.py table main --data DIR --work DIR --pair de-en
+    python experiments/translation/run.py all    --data DIR --work DIR
+
+DIR of --data holds `train|val|test_2016_flickr.lc.norm.tok.de|en|fr[.gz]`. --work keeps models, translations and the
+result of every system; results.json and the figure are written beside this file. The text is for research: models are
+trained and measured on it, and not published.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from paths import draw_paths
+from systems import BOTH, TABLES, System
+
+from maskropolis.chains.hypotheses import Work
+from maskropolis.chains.rescoring import NBest, Scored, with_energies
+from maskropolis.decoders.quality import quality
+from maskropolis.records import read_lines
+from maskropolis.targets.energy import ENERGIES
+from maskropolis.training.parallel_options import ParallelOptions
+from maskropolis.training.parallel_run import train_parallel
+from maskropolis.translation import Line, load_translator, make_decoding, signature, translate_lines
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
+TEST = "test_2016_flickr"
+NOTE = "Multi30k task 1: captions descend from Flickr30k, for research; the weights are not to be published."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=["train", "table", "figure", "all"])
+    parser.add_argument("table", nargs="?", choices=list(TABLES), default="main")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--pair", choices=BOTH)
+    parser.add_argument("--minutes", type=float, default=100, help="of training, for each model")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    torch.set_num_threads(chosen.threads)
+    pairs = [chosen.pair] if chosen.pair else list(BOTH)
+    if chosen.step in ("train", "all"):
+        for pair in pairs:
+            for kind in ("cmlm", "seq2seq"):
+                train(chosen, pair, kind)
+    if chosen.step in ("table", "all"):
+        for table in TABLES if chosen.step == "all" else [chosen.table]:
+            for pair in pairs:
+                for system in TABLES[table]:
+                    if pair in system.pairs:
+                        measure(chosen, pair, system)
+    if chosen.step in ("figure", "all"):
+        draw_paths(chosen.work, HERE / "bleu_against_energy.html")
+
+
+def file(chosen: argparse.Namespace, split: str, language: str) -> str:
+    """The file of a split, packed or not."""
+    plain = chosen.data / f"{split}.lc.norm.tok.{language}"
+    packed = plain.with_name(plain.name + ".gz")
+    return str(plain if plain.is_file() else packed)
+
+
+def model_folder(chosen: argparse.Namespace, pair: str, kind: str) -> Path:
+    return chosen.work / f"{pair}-{kind}"
+
+
+def train(chosen: argparse.Namespace, pair: str, kind: str) -> None:
+    """One model, unless it is finished; a started one goes on."""
+    folder = model_folder(chosen, pair, kind)
+    if (folder / "model.safetensors").is_file():
+        print(f"{folder} is trained")
+        return
+    source, target = pair.split("-")
+    options = ParallelOptions(
+        kind, file(chosen, "train", source), file(chosen, "train", target),
+        valid_source=file(chosen, "val", source), valid_target=file(chosen, "val", target),
+        minutes=chosen.minutes, seed=chosen.seed, data_note=NOTE, checkpoint_every=200,
+    )  # fmt: skip
+    started = (folder / "training.json").is_file()
+    result = train_parallel(options, folder, resume=started, command=tuple(sys.argv))
+    if result is not None:
+        print(f"{folder}: BLEU {result.quality.bleu:.2f} on validation pairs")
+
+
+def measure(chosen: argparse.Namespace, pair: str, system: System) -> None:
+    """Translate the test set by one system, unless its result is there, and put it into results.json."""
+    folder = chosen.work / "results" / pair
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / f"{system.table}-{_plain(system.name)}.json"
+    if not kept.is_file():
+        result = run(chosen, pair, system)
+        kept.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    collect(chosen.work)
+    result = json.loads(kept.read_text(encoding="utf-8"))
+    print(f"{pair}  {system.name}: BLEU {result['bleu']:.2f}, energy {result['energy_norm']:.2f}", flush=True)
+
+
+def run(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any]:
+    """One entry of results.json."""
+    source, target = pair.split("-")
+    sources = [text for _, text in read_lines(file(chosen, TEST, source))][: system.sentences]
+    references = [text for _, text in read_lines(file(chosen, TEST, target))][: system.sentences]
+    kind = "cmlm" if system.beam is None else "seq2seq"
+    model: Any = load_translator(str(model_folder(chosen, pair, kind)), beam=system.beam or 1)
+    decoding = make_decoding(**system.settings, seed=chosen.seed)
+    lines = [Line(n, text, f"line {n}") for n, text in enumerate(sources, start=1)]
+    work, path = Work(), list[tuple[int, int, str, float]]()
+    watch = (lambda line, sweep, c: path.append((sweep, line.number, c.text, c.energy))) if system.path else None
+    began = time.perf_counter()
+    found = [one.text for one in translate_lines(lines, model, decoding, observe=work.add, on_sweep=watch)]
+    seconds = time.perf_counter() - began
+    made = {
+        **scores(found, references, signature(model, decoding)),
+        **energies(chosen, pair, sources, found),
+        "acceptance": work.acceptance,
+        "rows_per_sentence": work.rows / len(sources) or None,
+        "seconds_per_sentence": seconds / len(sources),
+        "sentences": len(sources),
+        "settings": system.settings or {"beam": system.beam},
+    }
+    if path:
+        made["path"] = over_sweeps(path, references)
+    return {"pair": pair, "table": system.table, "system": system.name, **made}
+
+
+def scores(found: list[str], references: list[str], made_by: str) -> dict[str, Any]:
+    """BLEU and chrF as published systems report them, and of running text."""
+    tokenised, running = quality(found, references), quality(found, references, "detokenised")
+    return {
+        "bleu": tokenised.bleu, "chrf": tokenised.chrf, "signature": f"{made_by}|{tokenised.signature}",
+        "bleu_detokenised": running.bleu, "chrf_detokenised": running.chrf,
+        "signature_detokenised": running.signature,
+    }  # fmt: skip
+
+
+def energies(chosen: argparse.Namespace, pair: str, sources: list[str], found: list[str]) -> dict[str, float]:
+    """Mean energies of a system's translations under the conditional model, whatever found them."""
+    model: Any = load_translator(str(model_folder(chosen, pair, "cmlm")))
+    made: dict[str, float] = {}
+    lists = [NBest(n, s, [Scored(t)] if t else []) for n, (s, t) in enumerate(zip(sources, found, strict=True), 1)]
+    for name, energy in ENERGIES.items():
+        scored = [one.candidates[0] for one in with_energies(lists, model, energy) if one.candidates]
+        made[f"energy_{name}"] = statistics.fmean(c.energy for c in scored if c.energy is not None)
+        made[f"energy_{name}_per_token"] = statistics.fmean(
+            c.energy / c.tokens for c in scored if c.energy is not None and c.tokens
+        )
+    return made
+
+
+def over_sweeps(path: list[tuple[int, int, str, float]], references: list[str]) -> list[dict[str, float]]:
+    """BLEU and mean energy of where the chains are, after each sweep."""
+    made = []
+    for sweep in sorted({entry[0] for entry in path}):
+        here = sorted((entry for entry in path if entry[0] == sweep), key=lambda entry: entry[1])
+        texts, wanted = [entry[2] for entry in here], [references[entry[1] - 1] for entry in here]
+        energy = statistics.fmean(entry[3] for entry in here)
+        made.append({"sweep": sweep, "bleu": quality(texts, wanted).bleu, "energy": energy})
+    return made
+
+
+def collect(work: Path) -> None:
+    """results.json from the results of all systems so far."""
+    entries = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(work.glob("results/*/*.json"))]
+    order = {(s.table, s.name): i for i, s in enumerate(s for table in TABLES.values() for s in table)}
+    entries.sort(key=lambda e: (e["pair"], order.get((e["table"], e["system"]), 999)))
+    RESULTS.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+if __name__ == "__main__":
+    main()
