@@ -62,8 +62,8 @@ MORE = [
     "mixture:informed=1,block(k=9,top_k=2)=0.5,delayed=2",
 ]
 VARIANTS = [Variant(specification) for specification in dict.fromkeys([*specifications(), *MORE])]
-ONE_SPACE = [variant for variant in VARIANTS if variant.kernel != "tempering"]
-"""Kernels whose state is one sequence a chain."""
+ONE_SPACE = [variant for variant in VARIANTS if not hasattr(KERNELS[variant.kernel], "enumerate")]
+"""Kernels whose state is one sequence of fixed length a chain."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def tabular_situations() -> Iterator[Situation]:
         (2, (True, False, True, True), (1.4,)),
     ):
         length = len(free)
-        model = TabularMaskedLM.random(tokens, [length], seed=10 * length + tokens, spread=1.5)
+        lengths = [length, length - 1, length + 1]  # the neighbours for kernels that change the length
+        model = TabularMaskedLM.random(tokens, lengths, seed=10 * length + tokens, spread=1.5)
         model.name = f"tabular: random, {tokens} tokens, length {length}"
         yield Situation(model, _states(model, free), temperatures, products=length == 2)
     generator = torch.Generator().manual_seed(3)

@@ -49,9 +49,9 @@ class Mixture:
         if len(self.parts) != len(self.weights) or not self.parts or not all(w > 0 for w in self.weights):
             raise InputError(f"a mixture needs a positive weight for each kernel; got {self.weights}")
         for part in self.parts:
-            if not part.exact or part.name == "tempering":
+            if not part.exact or hasattr(part, "enumerate"):
                 raise InputError(
-                    f"'{part.name}' cannot be part of a mixture; expected exact kernels on one temperature"
+                    f"'{part.name}' cannot be part of a mixture; expected exact kernels on one temperature and length"
                 )
         object.__setattr__(self, "parts", tuple(replace(part, energy=self.energy) for part in self.parts))
 

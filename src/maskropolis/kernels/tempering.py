@@ -44,8 +44,10 @@ class Tempering:
     ladder: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.kernel.exact or self.kernel.name == "tempering":
-            raise InputError(f"tempering cannot run '{self.kernel.name}'; expected an exact kernel on one temperature")
+        if not self.kernel.exact or hasattr(self.kernel, "enumerate"):
+            raise InputError(
+                f"tempering cannot run '{self.kernel.name}'; expected an exact kernel on one temperature and length"
+            )
         given = self.ladder or tuple(float(f) for f in np.geomspace(1.0, self.hottest, max(1, self.levels)))
         if len(given) < 2 or given[0] != 1 or not all(a < b < np.inf for a, b in pairwise(given)):
             raise InputError(f"a ladder needs at least two rising factors from 1 on; got {given}")
