@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 _PUBLIC: dict[str, str] = {
     "HuggingFaceMaskedLM": "maskropolis.models.huggingface",
     "Sequences": "maskropolis.sequences",
+    "generate": "maskropolis.generation",
     "load": "maskropolis.models",
     "open_run": "maskropolis.chains.run_folder",
     "resume": "maskropolis.sampling",
@@ -18,7 +19,17 @@ _PUBLIC: dict[str, str] = {
 }
 """Public name -> module that defines it; imported on first use so that `import maskropolis` stays light."""
 
-__all__ = ["HuggingFaceMaskedLM", "Sequences", "__version__", "load", "open_run", "resume", "sample", "score"]
+__all__ = [
+    "HuggingFaceMaskedLM",
+    "Sequences",
+    "__version__",
+    "generate",
+    "load",
+    "open_run",
+    "resume",
+    "sample",
+    "score",
+]
 
 
 def __getattr__(name: str) -> Any:
