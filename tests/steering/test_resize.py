@@ -11,6 +11,7 @@ from steering_cases import SIZE, decode, model, target, tokens, word
 
 import maskropolis
 from maskropolis.chains.certificate import certify, specifications
+from maskropolis.chains.histories import histories
 from maskropolis.chains.markov import closed_classes, detailed_balance_error, invariance_error
 from maskropolis.chains.situations import tabular_situations
 from maskropolis.chains.transition import transition_of_states
@@ -171,6 +172,7 @@ def test_on_a_real_model(tiny_bert: Any, tmp_path: Path) -> None:
         tiny_bert, kernel=kernel, require=["cat"], **settings | {"steps": 60}, out=tmp_path / "run"
     )
     assert half.steps == 60
+    assert histories(half)[0].tokens.shape[0] == 4  # chains; rows of different length
     run = maskropolis.resume(tmp_path / "run", steps=samples.steps, model=tiny_bert)
     assert [(r["chain"], r["step"], r["text"], r["energy"]) for r in run] == expected
 

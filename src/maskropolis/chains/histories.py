@@ -107,7 +107,8 @@ def _history(number: int, label: str, kept: pandas.DataFrame, trace: pandas.Data
     step = np.sort(kept["step"].unique())
     shape = (len(alive), len(step))
     width = int(kept["token_ids"].map(len).max()) if len(kept) else 0
-    tokens = np.array(kept["token_ids"].tolist(), dtype=np.int64).reshape(*shape, width)
+    rows = [[*ids, *[-1] * (width - len(ids))] for ids in kept["token_ids"]]  # lengths differ where a kernel resizes
+    tokens = np.array(rows, dtype=np.int64).reshape(*shape, width)
     texts = np.array(kept["text"].tolist(), dtype=object).reshape(shape)
     energy = kept["energy"].to_numpy(dtype=float).reshape(shape)
     return History(
