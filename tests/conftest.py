@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+# A process started in the background may have been told to ignore Ctrl-C; the tests of it need the usual handler.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

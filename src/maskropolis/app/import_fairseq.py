@@ -26,8 +26,8 @@ def import_fairseq(
 ) -> None:
     """Import a checkpoint of Mask-Predict (fairseq), loading tensors only, and save it for `maskropolis translate`."""
     from maskropolis.errors import InputError
-    from maskropolis.models.conditional_loading import quiet
     from maskropolis.models.fairseq_import import import_fairseq as load
+    from maskropolis.models.quiet import quiet
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"'{folder}' is a file; expected the name of a folder for the model")

@@ -11,10 +11,10 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from maskropolis.errors import InputError, ModelError, unknown_name
-from maskropolis.models.conditional_loading import quiet
 from maskropolis.models.conditional_text import TranslationCodec
 from maskropolis.models.loading import DTYPES, find_device
 from maskropolis.models.protocol import Budget
+from maskropolis.models.quiet import quiet
 from maskropolis.sequences import Sequences
 
 

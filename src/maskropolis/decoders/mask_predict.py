@@ -9,7 +9,7 @@ section 3.1 and the authors' code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +20,8 @@ from maskropolis.models.protocol import MaskedLM
 from maskropolis.models.rows import Rows, batches
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import free_in_order
+
+_ALIKE = 0.8  # chains whose counts of masks are within this ratio are asked together
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,19 +81,41 @@ def _predict(
     model: MaskedLM, sequences: Sequences, found: Tensor, positions: Tensor, counts: Tensor, tokens: Tensor
 ) -> tuple[Sequences, Tensor, int]:
     """Mask the first `counts` [C] of `positions` [C, K] in each chain and write the likeliest token there."""
-    used = torch.arange(positions.shape[1], device=positions.device) < counts[:, None]
-    chain = (counts > 0).nonzero()[:, 0]
-    positions = torch.where(used, positions, positions[:, :1])[chain]
-    rows = Rows(chain, positions, positions)
     new, found = sequences.tokens.clone(), found.clone()
-    for index, logits in batches(model, sequences, rows):
-        at_chain, at = chain[index, None], positions[index]
-        best = logits.masked_fill(~tokens, -torch.inf).argmax(-1)
-        score = logits.gather(-1, best[..., None])[..., 0] - logits.logsumexp(-1)
-        new[at_chain, at] = best
-        found[at_chain, at] = score.double()
+    for chain, most in _portions(counts):
+        some = positions[chain, :most]
+        used = torch.arange(most, device=some.device) < counts[chain, None]
+        some = torch.where(used, some, some[:, :1])
+        rows = Rows(chain, some, some)
+        for index, logits in batches(model, sequences, rows):
+            at_chain, at = chain[index, None], some[index]
+            best = likeliest(logits, tokens)
+            score = logits.gather(-1, best[..., None])[..., 0] - logits.logsumexp(-1)
+            new[at_chain, at] = best
+            found[at_chain, at] = score.double()
     every = torch.arange(sequences.width, device=positions.device).expand(len(sequences), -1)
-    return sequences.with_tokens(every, new), found, len(rows)
+    return sequences.with_tokens(every, new), found, int((counts > 0).sum())
+
+
+def _portions(counts: Tensor) -> Iterator[tuple[Tensor, int]]:
+    """(chains, their largest count): chains of similar counts, so that few positions are asked only to fill up."""
+    order = counts.argsort(descending=True, stable=True)
+    ranked, start = counts[order].tolist(), 0
+    while start < len(ranked) and ranked[start] > 0:
+        least, stop = max(1, int(_ALIKE * ranked[start])), start + 1
+        while stop < len(ranked) and ranked[stop] >= least:
+            stop += 1
+        yield order[start:stop], ranked[start]
+        start = stop
+
+
+def likeliest(logits: Tensor, tokens: Tensor) -> Tensor:
+    """[N, K] int64, the token of highest logit [N, K, V] among those of `tokens` [V]; the first of equals."""
+    best = logits.argmax(-1)
+    refused = ~tokens[best]
+    if bool(refused.any()):  # seldom: no masked copy of all logits is made
+        best[refused] = logits[refused].masked_fill(~tokens, -torch.inf).argmax(-1)
+    return best
 
 
 def best_of(scores: Tensor, groups: Sequence[int]) -> list[int]:

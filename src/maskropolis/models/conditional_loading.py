@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import transformers
 from transformers import AutoTokenizer, PreTrainedConfig
 
 from maskropolis.errors import ModelError, unknown_name
@@ -16,20 +13,7 @@ from maskropolis.models.conditional_network import ConditionalNetwork
 from maskropolis.models.conditional_prefix import PrefixConditional
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.models.loading import DTYPES, find_device
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No notices and no bars from transformers while loading: our own checks say what matters."""
-    before, bars = transformers.logging.get_verbosity(), transformers.logging.is_progress_bar_enabled()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers.logging.set_verbosity(before)
-        if bars:
-            transformers.logging.enable_progress_bar()
+from maskropolis.models.quiet import quiet
 
 
 def saved_config(name: str) -> dict[str, Any]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from maskropolis.errors import ModelError, unknown_name
+from maskropolis.models.quiet import quiet
 from maskropolis.models.smiles import smiles_tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -43,7 +41,7 @@ def load(name: str, options: Options, family: Any = AutoModelForMaskedLM) -> tup
     if options.dtype not in DTYPES:
         raise unknown_name("dtype", options.dtype, DTYPES)
     device = find_device(options.device)
-    with _quiet():
+    with quiet(), contextlib.redirect_stderr(io.StringIO()):
         config = _config(name, options)
         tokenizer = _tokenizer(name, options)
         model = _model(name, config, options, family)
@@ -62,23 +60,6 @@ def find_device(name: str) -> torch.device:
         there = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count())]
         raise ModelError(f"the device '{name}' is not there; available: {', '.join(there)}") from None
     return device
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences the library's notices and progress bars while loading; our own checks say what matters."""
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    before = transformers.logging.get_verbosity()
-    bars = transformers.logging.is_progress_bar_enabled()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        transformers.logging.set_verbosity(before)
-        if bars:
-            transformers.logging.enable_progress_bar()
 
 
 def _config(name: str, options: Options) -> Any:
@@ -122,7 +103,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 
 def _model(name: str, config: Any, options: Options, family: Any) -> Any:
-    pickled = _pickle_only(name)
+    pickled = pickle_only(name)
     if pickled and not options.allow_pickle:
         raise ModelError(
             f"'{name}' has weights only as pickle, which can run code when opened; "
@@ -159,7 +140,8 @@ def _require_match(name: str, tokenizer: Any, model: Any) -> None:
         )
 
 
-def _pickle_only(name: str) -> bool:
+def pickle_only(name: str) -> bool:
+    """Whether the folder `name` has weights as pickle and none as safetensors."""
     folder = Path(name)
     if not folder.is_dir():
         return False

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 
 from maskropolis.chains.files import write_file
 from maskropolis.errors import MaskropolisError, RunError
+from maskropolis.models.quiet import quiet
 from maskropolis.training import card, checkpoint, output
 from maskropolis.training.batches import Batch, Batches
 from maskropolis.training.checkpoint import disk_error
@@ -30,7 +31,6 @@ from maskropolis.training.objectives import Vocabulary
 from maskropolis.training.optimisation import Budget
 from maskropolis.training.options import Options
 from maskropolis.training.preparation import DATA, Prepared, prepare
-from maskropolis.training.starting import quiet
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate")
 

@@ -17,6 +17,7 @@ from maskropolis import __version__
 from maskropolis.chains.files import write_file
 from maskropolis.decoders.quality import Quality, quality
 from maskropolis.errors import MaskropolisError, RunError
+from maskropolis.models.quiet import quiet
 from maskropolis.training import checkpoint, output
 from maskropolis.training.checkpoint import disk_error
 from maskropolis.training.cmlm import CmlmTask
@@ -33,7 +34,6 @@ from maskropolis.training.parallel_options import ParallelOptions
 from maskropolis.training.parallel_trainer import AVERAGED, Losses, ParallelTrainer
 from maskropolis.training.parallel_vocabulary import learn_joint
 from maskropolis.training.seq2seq import Seq2SeqTask
-from maskropolis.training.starting import quiet
 
 __all__ = ["Interrupted", "ParallelOptions", "ParallelResult", "train_parallel"]
 

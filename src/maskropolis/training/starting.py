@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from maskropolis.errors import InputError, ModelError
 from maskropolis.models import BUNDLED
+from maskropolis.models.loading import pickle_only
+from maskropolis.models.quiet import quiet
 from maskropolis.models.storybook import storybook_path
 
 ATTENTION = "eager"  # faster than sdpa on short rows without a mask, forward and backward together
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No notices and no bars from transformers: our own checks say what matters."""
-    before, bars = transformers.logging.get_verbosity(), transformers.logging.is_progress_bar_enabled()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers.logging.set_verbosity(before)
-        if bars:
-            transformers.logging.enable_progress_bar()
 
 
 def located(name: str) -> str:
@@ -59,11 +44,20 @@ def load_model(name: str, dropout: float = 0.0, seed: int = 0) -> Any:
     name = located(name)
     if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
         raise ModelError(f"'{name}' is a folder without config.json; expected a saved transformers model")
+    if pickle_only(name):
+        raise ModelError(
+            f"'{name}' has weights only as pickle, which can run code when opened; convert them to safetensors first"
+        )
     with quiet():
         try:
             config = _with_dropout(AutoConfig.from_pretrained(name), dropout)
             model, report = AutoModelForMaskedLM.from_pretrained(
-                name, config=config, dtype=torch.float32, attn_implementation=ATTENTION, output_loading_info=True
+                name,
+                config=config,
+                dtype=torch.float32,
+                attn_implementation=ATTENTION,
+                use_safetensors=True,
+                output_loading_info=True,
             )
         except Exception as error:
             reason = " ".join(str(error).split())[:300]
