@@ -56,24 +56,11 @@ Nats per predicted piece of the 12,000, with the standard error over rows.
 
 | what is predicted | loss | perplexity | pieces |
 | --- | --- | --- | --- |
-{_row("15% chosen, 80/10/10", results["bert_15"])}
-{_row("15% masked", results["masked_15"])}
-{_row("one mask in a row, all else visible", results["single"])}
-{_rows(results["pure_masking"])}
-
-Agreement: the pseudo-log-likelihood prefers the grammatical sentence in {_percent(results["agreement"]["all"])} of \
-{results["agreement"]["pairs"]} pairs
-({_kinds(results["agreement"])}).
-{_ablation(results.get("ablation"))}
+{_table(results)}
+{_agreement(results.get("agreement"))}{_ablation(results.get("ablation"))}
 Signature: `{results["signature"]}`
 
-## Ten samples
-
-Drawn at random and not picked: {_settings(results["samples"]["settings"])}.
-
-{_list(results["samples"]["texts"])}
-
-## Limits
+{_samples(results.get("samples"))}## Limits
 
 - English only, lower case only, prose of roughly 1810 to 1965; it does not know later words, facts or manners, and it
   repeats the prejudices of its books.
@@ -121,9 +108,21 @@ def _optimiser(options: dict[str, Any]) -> str:
     return f"AdamW, highest rate {options['learning_rate']:g}, {options['warmup']} steps of warm-up, linear decay"
 
 
-def _settings(sampling: dict[str, Any]) -> str:
+def _samples(found: dict[str, Any] | None) -> str:
+    """The samples, if they were drawn."""
+    if found is None:
+        return ""
+    sampling = found["settings"]
     chosen = f"ten chains with {sampling['length']} free tokens, seed {sampling['seed']}"
-    return f"the states of {chosen}, all other settings those of `maskropolis sample`"
+    texts = "\n".join(f"{number}. {text}" for number, text in enumerate(found["texts"], start=1))
+    return f"""## Ten samples
+
+Drawn at random and not picked: the states of {chosen}, all other settings those of
+`maskropolis sample`.
+
+{texts}
+
+"""
 
 
 def _curve(points: list[dict[str, Any]]) -> str:
@@ -138,16 +137,30 @@ def _row(name: str, figures: dict[str, float]) -> str:
     return f"| {name} | {loss} | {figures['perplexity']:.2f} | {figures['positions']:,} |"
 
 
-def _rows(curve: dict[str, dict[str, float]]) -> str:
-    return "\n".join(_row(f"{rate} masked", figures) for rate, figures in curve.items())
+def _table(results: dict[str, Any]) -> str:
+    """One row for each loss that was measured."""
+    names = {
+        "bert_15": "15% chosen, 80/10/10",
+        "masked_15": "15% masked",
+        "single": "one mask in a row, all else visible",
+    }
+    rows = [_row(name, results[key]) for key, name in names.items() if key in results]
+    rows += [_row(f"{rate} masked", figures) for rate, figures in results.get("pure_masking", {}).items()]
+    return "\n".join(rows)
+
+
+def _agreement(found: dict[str, float] | None) -> str:
+    if found is None:
+        return ""
+    kinds = "; ".join(f"{kind}: {_percent(share)}" for kind, share in found.items() if kind not in ("all", "pairs"))
+    return f"""
+Agreement: the pseudo-log-likelihood prefers the grammatical sentence in {_percent(found["all"])} of {found["pairs"]} pairs
+({kinds}).
+"""
 
 
 def _percent(share: float) -> str:
     return f"{share:.1%}"
-
-
-def _kinds(agreement: dict[str, float]) -> str:
-    return "; ".join(f"{kind}: {_percent(share)}" for kind, share in agreement.items() if kind not in ("all", "pairs"))
 
 
 def _ablation(found: dict[str, Any] | None) -> str:
@@ -161,7 +174,3 @@ Ablation, {found["description"]}: perplexity of one mask in a row {mixture["perp
 mixture, {bert["perplexity"]:.2f} with the BERT objective alone ({change:+.1%}); at 50% masked
 {found["mixture"]["half"]["perplexity"]:.1f} against {found["bert"]["half"]["perplexity"]:.1f}.
 """
-
-
-def _list(texts: list[str]) -> str:
-    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, start=1))
