@@ -153,8 +153,9 @@ def _agreement(found: dict[str, float] | None) -> str:
     if found is None:
         return ""
     kinds = "; ".join(f"{kind}: {_percent(share)}" for kind, share in found.items() if kind not in ("all", "pairs"))
+    right = f"{_percent(found['all'])} of {found['pairs']} pairs"
     return f"""
-Agreement: the pseudo-log-likelihood prefers the grammatical sentence in {_percent(found["all"])} of {found["pairs"]} pairs
+Agreement: the pseudo-log-likelihood prefers the grammatical sentence in {right}
 ({kinds}).
 """
 
