@@ -10,7 +10,7 @@ export TOKENIZERS_PARALLELISM := false
 
 demo: $(VENV)/installed
 	$(BIN)/maskropolis sample --length 12 --chains 8 --burn-in 4 --thin 1
-	$(BIN)/maskropolis sample --template "The old [MASK] opened the door and [MASK] into the [MASK] [MASK]." --chains 4 --burn-in 8 --thin 2
+	$(BIN)/maskropolis sample --template "She looked out of the [MASK] and saw a [MASK] [MASK] in the garden." --chains 4 --burn-in 8 --thin 2
 
 test: $(VENV)/tested
 	$(BIN)/python -m pytest
