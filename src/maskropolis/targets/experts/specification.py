@@ -15,6 +15,7 @@ from maskropolis.targets.experts.counting import Length, keyword, regex
 from maskropolis.targets.experts.function import function
 from maskropolis.targets.experts.hamming import Hamming
 from maskropolis.targets.experts.networks import Causal, Classifier, Embedding
+from maskropolis.targets.experts.smiles import SmilesValidity
 
 FORMS = {
     "classifier": "classifier:DIR:LABEL:WEIGHT",
@@ -24,9 +25,10 @@ FORMS = {
     "keyword": "keyword:WORD:WEIGHT",
     "regex": "regex:EXPRESSION:WEIGHT",
     "length": "length:WORDS:WEIGHT",
+    "smiles-validity": "smiles-validity:WEIGHT",
     "python": "python:MODULE:FUNCTION:WEIGHT",
 }
-_ONLY_ATTRACT = ("classifier", "causal", "length")
+_ONLY_ATTRACT = ("classifier", "causal", "length", "smiles-validity")
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,12 @@ class Specification:
         if kind not in FORMS:
             raise unknown_name("expert", kind, FORMS)
         about, _, number = rest.rpartition(":")
+        bare = FORMS[kind] == f"{kind}:WEIGHT"
         try:
             weight = float(number)
         except ValueError:
             weight = math.nan
-        if not about or not math.isfinite(weight):
+        if bool(about) == bare or not math.isfinite(weight):
             raise InputError(f"the expert '{text}' is malformed; expected {FORMS[kind]}, the weight a number")
         if weight < 0 and kind in _ONLY_ATTRACT:
             raise InputError(
@@ -67,6 +70,7 @@ class Specification:
             "keyword": lambda: keyword(self.about),
             "regex": lambda: regex(self.about),
             "length": lambda: Length(self._count()),
+            "smiles-validity": SmilesValidity.load,
             "python": lambda: function(*self._last()),
         }
         return makers[self.kind]()
