@@ -23,7 +23,8 @@ _SAFE = ("model.safetensors", "model.safetensors.index.json")
 
 @dataclass(frozen=True)
 class Options:
-    """How to load. `tokenizer`: a name or folder, or `smiles` for the SMILES splitting over the model's vocab.txt."""
+    """How to load. `tokenizer`: a name or folder, or `smiles` for the SMILES splitting over the model's vocab.txt; that
+    is what the `format` smiles takes by itself where the model comes without a tokenizer."""
 
     tokenizer: str | None = None
     device: str = "auto"
@@ -31,6 +32,7 @@ class Options:
     allow_pickle: bool = False
     trust_remote_code: bool = False
     revision: str | None = None
+    format: str = "text"
 
 
 def load(name: str, options: Options, family: Any = AutoModelForMaskedLM) -> tuple[Any, Any, torch.device]:
@@ -73,13 +75,14 @@ def _config(name: str, options: Options) -> Any:
 
 
 def _tokenizer(name: str, options: Options) -> Any:
-    if options.tokenizer == "smiles":
+    bare = options.tokenizer is None and Path(name).is_dir() and not _has_tokenizer(Path(name))
+    if options.tokenizer == "smiles" or (bare and options.format == "smiles"):
         vocabulary = Path(name) / "vocab.txt"
         if not vocabulary.is_file():
             raise ModelError(f"--tokenizer smiles needs '{vocabulary}', one token a line; it is not there")
         return smiles_tokenizer(vocabulary)
     where = options.tokenizer or name
-    if options.tokenizer is None and Path(name).is_dir() and not _has_tokenizer(Path(name)):
+    if bare:
         hint = ", or --tokenizer smiles for chemistry" if (Path(name) / "vocab.txt").is_file() else ""
         raise ModelError(f"the folder '{name}' has no complete tokenizer; name one with --tokenizer DIR_OR_NAME{hint}")
     try:
@@ -121,14 +124,23 @@ def _model(name: str, config: Any, options: Options, family: Any) -> Any:
             output_loading_info=True,
         )
     except Exception as error:
-        raise _translated(name, error) from None
+        raise _translated(name, error, family) from None
     missing = sorted(key for key in report["missing_keys"] if not key.endswith("position_ids"))
     if missing:
+        kind, hint = _KINDS.get(family.__name__, ("model", ""))[0], ""
+        if family is AutoModelForMaskedLM:
+            hint = "; train an output layer with `maskropolis train mlm --init`"
         raise ModelError(
-            f"'{name}' is not a complete masked language model: {len(missing)} weights are missing, "
-            f"e.g. {missing[0]}; train an output layer with `maskropolis train mlm --init`"
+            f"'{name}' is not a complete {kind}: {len(missing)} weights are missing, e.g. {missing[0]}{hint}"
         )
     return model
+
+
+_KINDS = {
+    "AutoModelForMaskedLM": ("masked language model", "BERT, RoBERTa, ESM or the like"),
+    "AutoModelForCausalLM": ("causal language model", "GPT-2, Llama or the like"),
+}
+"""What a transformers class loads, in words, and examples."""
 
 
 def _require_match(name: str, tokenizer: Any, model: Any) -> None:
@@ -149,7 +161,7 @@ def pickle_only(name: str) -> bool:
     return not has_safe and any((folder / f).is_file() for f in _PICKLES)
 
 
-def _translated(name: str, error: Exception) -> ModelError:
+def _translated(name: str, error: Exception, family: Any = AutoModelForMaskedLM) -> ModelError:
     """One line for the many exceptions that transformers raises while loading."""
     text = " ".join(str(error).split())
     low = text.lower()
@@ -160,7 +172,8 @@ def _translated(name: str, error: Exception) -> ModelError:
     if "unrecognized configuration class" in low:
         found = re.search(r"(\w+Config)\b", text)
         kind = found.group(1) if found else "of another kind"
-        return ModelError(f"'{name}' is not a masked language model ({kind}); expected BERT, RoBERTa, ESM or the like")
+        wanted, like = _KINDS.get(family.__name__, ("model of the kind asked for", f"one for {family.__name__}"))
+        return ModelError(f"'{name}' is not a {wanted} ({kind}); expected {like}")
     if "no file named" in low or "does not appear to have a file named" in low:
         if "safetensors" in low:
             return ModelError(
