@@ -1,4 +1,4 @@
-"""Filling in masks without a chain: `generate`, by the reverse of a masked diffusion or by Mask-Predict.
+"""Filling in masks without a chain: `generate`, by masked diffusion, Mask-Predict or Langevin dynamics.
 
 Fast, but the samples follow the decoder's own distribution, not exp(−E(x)/τ). Chains that start from them
 (`sample(start="diffusion")`) are corrected towards that target.
@@ -16,19 +16,21 @@ from maskropolis.decoders.diffusion_ancestral import Ancestral
 from maskropolis.decoders.diffusion_confidence import ORDERS, Confidence
 from maskropolis.decoders.diffusion_first_hitting import FirstHitting
 from maskropolis.decoders.diffusion_remasking import Remasking
+from maskropolis.decoders.langevin import Langevin, langevin
 from maskropolis.decoders.mask_predict import mask_predict
 from maskropolis.decoders.starts import blank_chains
 from maskropolis.decoders.writing import Writing
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models import load
+from maskropolis.models.denoiser import HuggingFaceDenoiser
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.randomness import START, Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import energy_by_name
 
-METHODS = ("diffusion", "mask-predict")
+METHODS = ("diffusion", "mask-predict", "langevin")
 SAMPLERS = ("ancestral", "first-hitting", *ORDERS)
-_STEPS = {"ancestral": 128, "mask-predict": 10}  # by default; the confidence orders take 32
+_STEPS = {"ancestral": 128, "mask-predict": 10, "langevin": 128}  # by default; the confidence orders take 32
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,12 @@ class GenerationConfig:
     """What to fill in and how. Raises `InputError` for values out of range.
 
     Attributes:
-        method: diffusion or mask-predict. sampler: of diffusion, one of `SAMPLERS`.
+        method: diffusion, mask-predict or langevin. sampler: of diffusion, one of `SAMPLERS`.
         lengths, templates: at most one; blanks of these lengths, or texts whose masks are filled; entries take turns.
-        chains: how many sequences. steps: of the reverse process, or iterations of Mask-Predict.
+        chains: how many sequences. steps: of the reverse process or of the dynamics, or iterations of Mask-Predict.
         noise: schedule of the steps. temperature, top_p: see `Writing`. block: masks in a semi-autoregressive block.
         remasking: `cap=η` or `rescale=η`, for ancestral. choice_temperature: of the confidence orders.
+        levels, step_size, sigmas, decode: of langevin, see `Langevin`; sigmas are the highest and the lowest.
         energy: raw or norm, of the finished sequences.
     """
 
@@ -56,6 +59,10 @@ class GenerationConfig:
     block: int | None = None
     remasking: str | None = None
     choice_temperature: float = 0.0
+    levels: int = 32
+    step_size: float = 0.2
+    sigmas: tuple[float, float] | None = None
+    decode: str = "likeliest"
     energy: str = "norm"
     seed: int = 0
 
@@ -72,13 +79,15 @@ class GenerationConfig:
             raise InputError(f"a block of {self.block} tokens is too small; expected at least 1")
         energy_by_name(self.energy)
         self.make_sampler()
+        if self.method == "langevin":
+            self.make_langevin()
 
     @property
     def count(self) -> int:
         """Steps, with the default of the method."""
         if self.steps is not None:
             return self.steps
-        return _STEPS.get(self.method if self.method == "mask-predict" else self.sampler, 32)
+        return _STEPS.get(self.sampler if self.method == "diffusion" else self.method, 32)
 
     def make_sampler(self) -> Reverse:
         """The reverse process that these settings name. Raises `InputError` for settings that it does not have."""
@@ -95,8 +104,15 @@ class GenerationConfig:
             return FirstHitting(writing)
         return Confidence(self.sampler, self.count, self.noise, writing, self.choice_temperature)
 
+    def make_langevin(self) -> Langevin:
+        """The dynamics that these settings name. Raises `InputError` for settings that they do not have."""
+        high, low = self.sigmas or (None, None)
+        return Langevin(self.levels, self.count, self.step_size, high, low, self.decode)
+
     def signature(self) -> str:
         """How, without model and seed."""
+        if self.method == "langevin":
+            return self.make_langevin().signature()
         if self.method == "mask-predict":
             return f"mask-predict(iterations={self.count})"
         block = "" if self.block is None else f",block={self.block}"
@@ -164,6 +180,10 @@ def run(model: HuggingFaceMaskedLM, config: GenerationConfig) -> Generated:
     if config.method == "mask-predict":
         filled = mask_predict(model, blank, config.count)
         sequences, rows = filled.sequences, filled.rows
+    elif config.method == "langevin":
+        streams = Streams(config.seed, range(len(blank)), START)
+        annealed = langevin(HuggingFaceDenoiser(model), blank, config.make_langevin(), streams)
+        sequences, rows = annealed.sequences, annealed.rows
     else:
         streams = Streams(config.seed, range(len(blank)), START)
         source = stream_source(streams, blank.width, blank.device)

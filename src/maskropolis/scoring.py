@@ -5,11 +5,12 @@
     E_raw(x)     = −Σ_{t∈F} f_t(x_∖t)[x_t]                           raw energy
     PLL_l2r(x)   = Σ_{t∈F} log p_t(x_t | x without t and the later tokens of t's word)
     nelbo, d3pm, any-order                                           bounds on −log p(x) as a masked diffusion
+    gaussian, denoising                                              as a diffusion of embeddings; one level of it
 
 Salazar et al. (2020); Goyal, Dyer & Berg-Kirkpatrick (2022); Kauf & Ivanova (2023) for the last, which keeps a model
 from guessing the pieces of a word from one another. All but the last come from one set of n rows; it adds a row for
 each token that is not the last of its word. The bounds are estimates with a standard error, each from rows of its own:
-see `maskropolis.targets.bounds`.
+see `maskropolis.targets.bounds` and, for models trained with noise, `maskropolis.targets.gaussian_bound`.
 """
 
 from __future__ import annotations
@@ -25,15 +26,20 @@ from torch import Tensor
 from maskropolis.errors import InputError, MaskropolisError, NumericalError, unknown_name
 from maskropolis.models import load
 from maskropolis.models.context import Encoded, encode_in_context
+from maskropolis.models.denoiser import HuggingFaceDenoiser
 from maskropolis.models.rows import Rows, batches, single_mask_rows
 from maskropolis.records import Record
 from maskropolis.sequences import Sequences
 from maskropolis.targets.any_order import any_order_bounds
 from maskropolis.targets.bounds import BOUNDS, Bound, BoundSettings, estimated_bounds
 from maskropolis.targets.energy import NORM, RAW
+from maskropolis.targets.gaussian_bound import GAUSSIAN, GaussianSettings, gaussian_bounds
 
 METRICS = ("pll", "pppl", "raw", "norm", "pll-word-l2r")
 WORD_L2R = "pll-word-l2r"
+ESTIMATES = (*BOUNDS, *GAUSSIAN)
+
+Settings = BoundSettings | GaussianSettings
 
 _CHUNK = 32
 """Sentences are scored together until their rows fill this many forward passes: room for sorting, bounded memory."""
@@ -101,13 +107,21 @@ def pseudo_perplexity(pll: float, tokens: int) -> float:
 
 
 def require_metrics(metrics: Iterable[str]) -> tuple[str, ...]:
-    """The metrics named, in the order of `METRICS` and `BOUNDS`; `all` means all of `METRICS`, the bounds are named one
-    by one. Raises `InputError` for others."""
+    """The metrics named, in the order of `METRICS` and `ESTIMATES`; `all` means all of `METRICS`, the estimates are
+    named one by one. Raises `InputError` for others."""
     named = set(metrics)
-    for name in named - {"all", *METRICS, *BOUNDS}:
-        raise unknown_name("metric", name, (*METRICS, *BOUNDS, "all"))
+    for name in named - {"all", *METRICS, *ESTIMATES}:
+        raise unknown_name("metric", name, (*METRICS, *ESTIMATES, "all"))
     plain = tuple(metric for metric in METRICS if "all" in named or metric in named)
-    return plain + tuple(bound for bound in BOUNDS if bound in named)
+    return plain + tuple(name for name in ESTIMATES if name in named)
+
+
+def estimate_settings(
+    metrics: Sequence[str], samples: int, time_steps: int, noise: str, sigma: float, seed: int
+) -> list[Settings]:
+    """How to estimate those of `metrics` that are estimates. Raises `InputError` for values out of range."""
+    masked = [BoundSettings(name, samples, time_steps, noise, seed) for name in metrics if name in BOUNDS]
+    return [*masked, *(GaussianSettings(name, samples, sigma, seed) for name in metrics if name in GAUSSIAN)]
 
 
 def score(
@@ -121,6 +135,7 @@ def score(
     samples: int = 64,
     time_steps: int = 1000,
     noise: str = "log-linear",
+    sigma: float = 0.5,
     seed: int = 0,
 ) -> list[SentenceScore]:
     """Score one or many texts: `score("The cat sat.", "bert-base-uncased")[0].pll`.
@@ -129,7 +144,8 @@ def score(
     package's own. `prefix` and `suffix`, one for all or one for each text, are visible but not scored; see
     `maskropolis.models.context`. Every metric but `pll-word-l2r` is always there; naming that one (or `all`) adds it.
     The bounds `nelbo`, `d3pm` and `any-order` are added if named: `samples` rows each, `time_steps` and `noise` for
-    d3pm. Raises `InputError` naming the sentence that is empty, too long or has a mask token.
+    d3pm; so are `gaussian` and `denoising` (at `sigma`) of a model trained with noise on its embeddings.
+    Raises `InputError` naming the sentence that is empty, too long or has a mask token.
     """
     listed = [texts] if isinstance(texts, str) else list(texts)
     metrics = require_metrics([metric] if isinstance(metric, str) else metric)
@@ -139,7 +155,7 @@ def score(
         for index, (text, before, after) in enumerate(zip(listed, prefixes, suffixes, strict=True), start=1)
     ]
     loaded = load(model) if model is None or isinstance(model, str) else model
-    bounds = [BoundSettings(name, samples, time_steps, noise, seed) for name in metrics if name in BOUNDS]
+    bounds = estimate_settings(metrics, samples, time_steps, noise, sigma, seed)
     return list(score_records(records, loaded, word_l2r=WORD_L2R in metrics, joint=joint, bounds=bounds))
 
 
@@ -157,7 +173,7 @@ def score_records(
     word_l2r: bool = False,
     joint: str = " ",
     observe: Callable[[int], None] = lambda rows: None,
-    bounds: Sequence[BoundSettings] = (),
+    bounds: Sequence[Settings] = (),
 ) -> Iterator[SentenceScore]:
     """Stream scores in input order, with bounded memory; `observe` is told the rows of every forward pass.
 
@@ -190,7 +206,7 @@ def _score_chunk(
     model: Any,
     word_l2r: bool,
     observe: Callable[[int], None],
-    bounds: Sequence[BoundSettings],
+    bounds: Sequence[Settings],
 ) -> Iterator[SentenceScore]:
     """Score some sentences together."""
     if not chunk:
@@ -225,16 +241,20 @@ def _score_chunk(
         start = stop
 
 
-def _bounds(
-    model: Any, sequences: Sequences, lines: list[int], bounds: Sequence[BoundSettings]
-) -> list[dict[str, Bound]]:
+def _bounds(model: Any, sequences: Sequences, lines: list[int], bounds: Sequence[Settings]) -> list[dict[str, Bound]]:
     """The bounds of each sentence, by name."""
     out: list[dict[str, Bound]] = [{} for _ in lines]
     for settings in bounds:
-        estimate = any_order_bounds if settings.kind == "any-order" else estimated_bounds
-        for one, bound in zip(out, estimate(model, sequences, settings, lines), strict=True):
+        for one, bound in zip(out, _estimated(model, sequences, settings, lines), strict=True):
             one[settings.kind] = bound
     return out
+
+
+def _estimated(model: Any, sequences: Sequences, settings: Settings, lines: list[int]) -> list[Bound]:
+    if isinstance(settings, GaussianSettings):
+        return gaussian_bounds(HuggingFaceDenoiser(model), sequences, settings, lines)
+    estimate = any_order_bounds if settings.kind == "any-order" else estimated_bounds
+    return estimate(model, sequences, settings, lines)
 
 
 def _at_rows(

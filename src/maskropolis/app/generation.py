@@ -1,4 +1,4 @@
-"""`maskropolis sample --method diffusion|mask-predict`: masks filled without a chain."""
+"""`maskropolis sample --method diffusion|mask-predict|langevin`: masks filled without a chain."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from maskropolis.generation import GenerationConfig
     from maskropolis.models.huggingface import HuggingFaceMaskedLM
+
+_OWN = {
+    "sampler": ("--sampler", "diffusion"), "noise": ("--noise", "diffusion"), "top_p": ("--top-p", "diffusion"),
+    "block": ("--block-size", "diffusion"), "remasking": ("--remask", "diffusion"),
+    "choice_temperature": ("--choice-temperature", "diffusion"), "levels": ("--levels", "langevin"),
+    "step_size": ("--step-size", "langevin"), "sigmas": ("--sigmas", "langevin"), "decode": ("--decode", "langevin"),
+}  # fmt: skip
+"""Setting -> its option, and the method that it belongs to."""
 
 
 def configuration(method: str, given: dict[str, Any], of_chains: dict[str, Any]) -> GenerationConfig:
@@ -20,10 +28,11 @@ def configuration(method: str, given: dict[str, Any], of_chains: dict[str, Any])
         for name, value in of_chains.items():
             if value not in (None, False, [], ()):
                 raise InputError(f"{name} belongs to --method mh; '{method}' runs no chain")
-        if method == "mask-predict":
-            for name in ("sampler", "noise", "top_p", "block", "remasking", "choice_temperature"):
-                if given[name] is not None:
-                    raise InputError(f"--{name.replace('_', '-')} belongs to --method diffusion, not mask-predict")
+        for name, (option, owner) in _OWN.items():
+            if given[name] is not None and owner != method:
+                raise InputError(f"{option} belongs to --method {owner}, not {method}")
+        if method == "langevin" and given["temperature"] != 1.0:
+            raise InputError("Langevin dynamics has no temperature; leave --temperature away")
     return GenerationConfig(method=method, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -39,7 +48,7 @@ def run(model: HuggingFaceMaskedLM, config: GenerationConfig, output: str | None
         write = None if output is None else stack.enter_context(open_records(output, overwrite))
         result = generate(model, config)
         if write is None:
-            show(result.records)
+            show(result.records, model.codec.format)
         else:
             write(result.records)
     typer.echo(f"{result.rows} model rows for {len(result.records)} sequences", err=True)

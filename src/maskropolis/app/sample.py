@@ -121,7 +121,7 @@ def sample(
     ] = None,
     method: Annotated[
         str,
-        _option(_DIFFUSION, "--method", metavar="NAME", help="mh, or without a target: diffusion or mask-predict."),
+        _option(_DIFFUSION, "--method", metavar="NAME", help="mh, or without target: diffusion, mask-predict, langevin."),
     ] = "mh",
     sampler: Annotated[
         str | None,
@@ -148,6 +148,19 @@ def sample(
     ] = None,
     choice_temperature: Annotated[
         float | None, _option(_DIFFUSION, "--choice-temperature", help="Noise in the order of the surest.")
+    ] = None,
+    levels: Annotated[
+        int | None, _option(_DIFFUSION, "--levels", help="langevin: noise levels that share --steps. [default: 32]")
+    ] = None,
+    step_size: Annotated[
+        float | None, _option(_DIFFUSION, "--step-size", metavar="η", help="langevin: of σ². [default: 0.2]")
+    ] = None,
+    sigmas: Annotated[
+        tuple[float, float] | None,
+        _option(_DIFFUSION, "--sigmas", help="langevin: highest and lowest noise. [default: the model's]"),
+    ] = None,
+    decode: Annotated[
+        str | None, _option(_DIFFUSION, "--decode", metavar="HOW", help="langevin: likeliest or nearest token.")
     ] = None,
     seed: Annotated[int, _option(_LENGTH, "--seed", "-s", help="Seed of all random numbers.")] = 0,
     output: Annotated[
@@ -176,7 +189,8 @@ def sample(
     """Draw correct samples from a masked language model by Metropolis–Hastings.
 
     The target is exp(−E(x)/τ) over the free tokens. A sweep visits each of them once on average. With --method
-    diffusion, masks are filled by the reverse of a masked diffusion instead (--block-size: left to right in blocks).
+    diffusion, masks are filled by the reverse of a masked diffusion instead (--block-size: left to right in blocks);
+    with --method langevin by the score of a model trained with gaussian-dae.
     """
     if method != "mh":
         return _generate(locals())
@@ -223,7 +237,7 @@ def sample(
 
 
 def _generate(given: dict[str, Any]) -> None:
-    """`--method diffusion` or `mask-predict`, with the options `given` to `sample`."""
+    """`--method diffusion`, `mask-predict` or `langevin`, with the options `given` to `sample`."""
     from maskropolis.app import generation
 
     named = {name: given[name] for name in ("text", "lines", "fix", "kernel", "scan", "contiguous", "expert")}
@@ -232,6 +246,7 @@ def _generate(given: dict[str, Any]) -> None:
     foreign = {f"--{'from' if name == 'lines' else name.replace('_', '-')}": value for name, value in named.items()}
     _check_outputs(given["output"], None, None, given["overwrite"])
     settings: dict[str, Any] = {name: given[name] for name in ("sampler", "noise", "top_p", "remasking")}
+    settings |= {name: given[name] for name in ("levels", "step_size", "sigmas", "decode")}
     settings |= {
         name: given[name] for name in ("choice_temperature", "chains", "energy", "temperature", "steps", "seed")
     }

@@ -14,8 +14,7 @@ from maskropolis.errors import InputError
 
 if TYPE_CHECKING:
     from maskropolis.records import Record
-    from maskropolis.scoring import SentenceScore
-    from maskropolis.targets.bounds import BoundSettings
+    from maskropolis.scoring import SentenceScore, Settings
 
 
 def register(application: typer.Typer) -> None:
@@ -29,13 +28,14 @@ def score(
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="A sentence to score, instead of FILE; repeatable.")] = None,
     metric: Annotated[
-        list[str], typer.Option(help="pll, pppl, raw, norm, pll-word-l2r, all; nelbo, d3pm, any-order; repeatable.")
+        list[str], typer.Option(help="pll, pppl, raw, norm, pll-word-l2r, all; nelbo … denoising; repeatable.")
     ] = ["pll"],  # noqa: B006
     copies: Annotated[int, typer.Option(help="Bounds: noisy copies of each sentence, an even number.")] = 64,
     time_steps: Annotated[int, typer.Option(help="d3pm: steps T of the bound.")] = 1000,
     noise: Annotated[
         str, typer.Option(help="d3pm: log-linear, linear, cosine, polynomial:power=P or d3pm.")
     ] = "log-linear",
+    sigma: Annotated[float, typer.Option(help="denoising: noise level σ.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Bounds: of all random numbers.")] = 0,
     per_token: Annotated[bool, typer.Option("--per-token", help="Add the scores of every token.")] = False,
     format: Annotated[str | None, typer.Option(help="text, jsonl, csv, tsv or parquet; else by suffix.")] = None,
@@ -65,6 +65,8 @@ def score(
     pll-word-l2r  pll with the later pieces of the same word masked too (Kauf & Ivanova 2023)
     nelbo, d3pm   bounds on -log p(x) as a masked diffusion, continuous or of --time-steps; with a standard error
     any-order     the same as nelbo, by revealing the tokens one by one in random orders
+    gaussian      bound on -log p(x) as a diffusion of embeddings, of a model trained with gaussian-dae
+    denoising     -log p(token | noisy embeddings) at --sigma, summed; of such a model, lower is better
 
     \b
     maskropolis score --model bert-base-uncased --text "The cat sat on the mat."
@@ -72,11 +74,10 @@ def score(
     cut -f 3 table.tsv | maskropolis score - -m ./my-model | jq .pll
     """
     from maskropolis.records import Fields, check_output, open_records
-    from maskropolis.scoring import WORD_L2R, require_metrics, score_records
-    from maskropolis.targets.bounds import BOUNDS, BoundSettings
+    from maskropolis.scoring import WORD_L2R, estimate_settings, require_metrics, score_records
 
     metrics = require_metrics(metric)
-    bounds = [BoundSettings(name, copies, time_steps, noise, seed) for name in metrics if name in BOUNDS]
+    bounds = estimate_settings(metrics, copies, time_steps, noise, sigma, seed)
     records = _records(source, text, Fields(text_field, prefix_field, suffix_field, skip_empty), format, prefix, suffix)
     check_output(output, overwrite)
     opened = options.open_model(model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget)
@@ -144,7 +145,7 @@ def _rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def _signature(model: Any, metrics: tuple[str, ...], joint: str, bounds: list[BoundSettings]) -> str:
+def _signature(model: Any, metrics: tuple[str, ...], joint: str, bounds: list[Settings]) -> str:
     from maskropolis import __version__
 
     parts = {
@@ -168,7 +169,8 @@ def _summarise(count: int, tokens: int, pll: float, totals: dict[str, tuple[floa
     print(f"{count} sentences, {tokens} tokens, pseudo-perplexity of them all {corpus:.4g}", file=sys.stderr)
     for kind, (value, square) in totals.items():
         mean, error, most = value / tokens, square**0.5 / tokens, pseudo_perplexity(-value, tokens)
-        print(f"{kind}: {mean:.4f} ± {error:.4f} nats a token, perplexity at most {most:.4g}", file=sys.stderr)
+        limit = "" if kind == "denoising" else f", perplexity at most {most:.4g}"
+        print(f"{kind}: {mean:.4f} ± {error:.4f} nats a token{limit}", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ def mlm(
     rows: Annotated[int, typer.Option(help="Rows in a batch.")] = 32,
     alone: Annotated[float, typer.Option(help="Share of batches made of single sentences instead of full rows.")] = 0.0,
     objective: Annotated[
-        str, typer.Option(help="bert, uniform (a mask rate per row), mixture, mdlm or d3pm.")
+        str, typer.Option(help="bert, uniform (a mask rate per row), mixture, mdlm, d3pm or gaussian-dae.")
     ] = "bert",
     mask_rate: Annotated[float, typer.Option(help="bert: share of positions chosen.")] = 0.15,
     masked: Annotated[float, typer.Option(help="bert: share of the chosen that are masked.")] = 0.8,
@@ -58,6 +58,10 @@ def mlm(
         str, typer.Option(help="mdlm, d3pm: log-linear, linear, cosine, polynomial:power=P or d3pm.")
     ] = "log-linear",
     time_steps: Annotated[int, typer.Option(help="d3pm: steps T of the bound.")] = 1000,
+    sigma_range: Annotated[tuple[float, float], typer.Option(help="gaussian-dae: from and to which noise level σ.")] = (
+        0.1,
+        4.0,
+    ),
     epochs: Annotated[float, typer.Option(help="Passes over the text, unless --steps or --minutes is given.")] = 1.0,
     steps: Annotated[int | None, typer.Option(help="Updates to make.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Training time; the rate falls to 0 by then.")] = None,
@@ -85,10 +89,11 @@ def mlm(
     maskropolis train mlm books/ -o my-model --init bert-base-uncased --minutes 60 --resume
     """
     given: dict[str, Any] = dict(locals())
-    for name in ("output", "resume", "overwrite", "threads", "rate_range"):
+    for name in ("output", "resume", "overwrite", "threads", "rate_range", "sigma_range"):
         del given[name]
     given |= {"texts": tuple(map(str, texts)), "validation": tuple(map(str, validation or ()))}
     given |= {"rate_low": rate_range[0], "rate_high": rate_range[1]}
+    given |= {"sigma_low": sigma_range[0], "sigma_high": sigma_range[1]}
     _run(given, output, resume, overwrite, threads)
 
 

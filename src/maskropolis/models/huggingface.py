@@ -13,6 +13,7 @@ from torch import Tensor
 from maskropolis.errors import ModelError
 from maskropolis.models.last_layer import LastLayerAtPositions, last_layer
 from maskropolis.models.loading import DTYPES, Options, load
+from maskropolis.models.noise_conditioning import MODULE, NoiseConditioning, load_conditioning
 from maskropolis.models.planner import measured_budget
 from maskropolis.models.protocol import Budget
 from maskropolis.models.split import BodyAndHead, check
@@ -23,7 +24,8 @@ from maskropolis.sequences import Sequences
 class HuggingFaceMaskedLM:
     """Wraps an `AutoModelForMaskedLM` and its tokenizer.
 
-    `loaded_with` are the options of `from_pretrained`, empty for a model that came another way.
+    `loaded_with` are the options of `from_pretrained`, empty for a model that came another way. `noise_conditioning` is
+    there if the model was trained on noisy embeddings, else None.
 
     `output_layer` says how logits at positions are computed: "asked positions" where the architecture divides into
     body and head, else "all positions" (the full forward pass, gathered afterwards).
@@ -32,6 +34,7 @@ class HuggingFaceMaskedLM:
     def __init__(self, model: Any, tokenizer: Any, name: str | None = None) -> None:
         self.model = model.eval()
         self.loaded_with: dict[str, Any] = {}
+        self.noise_conditioning: NoiseConditioning | None = None
         self.name = name or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
         self.max_length = _max_length(model.config, tokenizer)
         self.codec = TextCodec(tokenizer, self.max_length)
@@ -60,14 +63,21 @@ class HuggingFaceMaskedLM:
         """Load a hub name or local folder. Raises `ModelError` in one line. Weights must be safetensors unless
         `allow_pickle`, which then loads tensors only."""
         options = Options(tokenizer, device, dtype, allow_pickle, trust_remote_code, revision)
-        model, found, _ = load(str(name), options)
+        model, found, place = load(str(name), options)
         made = cls(model, found, name=str(name))
         made.loaded_with = asdict(options)
+        conditioning = load_conditioning(str(name), revision)
+        made.noise_conditioning = None if conditioning is None else conditioning.to(place)
         return made
 
     @property
     def device(self) -> torch.device:
         return self._device
+
+    @property
+    def parts(self) -> BodyAndHead | None:
+        """The network divided into body and head, if it can be."""
+        return self._parts
 
     @property
     def output_layer(self) -> str:
@@ -98,7 +108,10 @@ class HuggingFaceMaskedLM:
     @cached_property
     def _fingerprint(self) -> str:
         digest = hashlib.sha256()
-        for key, tensor in sorted(self.model.state_dict().items()):
+        tensors = dict(self.model.state_dict())
+        if self.noise_conditioning is not None:
+            tensors |= {f"{MODULE}.{key}": tensor for key, tensor in self.noise_conditioning.state_dict().items()}
+        for key, tensor in sorted(tensors.items()):
             digest.update(key.encode())
             digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()

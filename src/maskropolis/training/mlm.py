@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 
 from maskropolis.chains.files import write_file
 from maskropolis.errors import MaskropolisError, RunError
+from maskropolis.models.noise_conditioning import MODULE
 from maskropolis.models.quiet import quiet
 from maskropolis.training import card, checkpoint, output
 from maskropolis.training.batches import Batch, Batches
@@ -29,7 +30,7 @@ from maskropolis.training.measuring import Measurement, measure, measure_single
 from maskropolis.training.memory import keep_freed_blocks
 from maskropolis.training.objectives import Vocabulary
 from maskropolis.training.optimisation import Budget
-from maskropolis.training.options import Options
+from maskropolis.training.options import GAUSSIAN, Options
 from maskropolis.training.preparation import DATA, Prepared, prepare
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate")
@@ -179,10 +180,13 @@ def _finish(
 
 
 def _export(model: Any, tokenizer: Any, folder: Path) -> None:
+    conditioning = model._modules.pop(MODULE, None)  # in a file of its own: the model stays what transformers knows
     try:
         with quiet():
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
+            if conditioning is not None:
+                conditioning.save(folder)
     except (OSError, SafetensorError) as error:
         raise disk_error(folder, error) from None
 
@@ -190,6 +194,7 @@ def _export(model: Any, tokenizer: Any, folder: Path) -> None:
 def metrics(options: Options, result: Result) -> dict[str, float]:
     """The figures of the card."""
     named = {"uniform": "masked tokens", "mdlm": "the diffusion bound", "d3pm": "the diffusion bound"}
+    named |= {GAUSSIAN: "tokens under Gaussian noise"}
     objective = named.get(options.objective, f"tokens chosen at {options.mask_rate:.0%}")
     return {
         f"loss of {objective}, nats": result.masked.loss,

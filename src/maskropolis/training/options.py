@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from maskropolis.errors import InputError, unknown_name
-from maskropolis.training.objectives import Bert, D3pm, Mdlm, Mixture, Objective, UniformRate
+from maskropolis.training.objectives import Bert, D3pm, GaussianDae, Mdlm, Mixture, Objective, UniformRate
 
-OBJECTIVES = ("bert", "uniform", "mixture", "mdlm", "d3pm")
+GAUSSIAN = "gaussian-dae"
+OBJECTIVES = ("bert", "uniform", "mixture", "mdlm", "d3pm", GAUSSIAN)
 _DIFFUSION = ("mdlm", "d3pm")
 _FREE = {"steps", "minutes", "epochs", "patience", "checkpoint_every", "license", "data_note"}
 """Options that may differ when a run is resumed."""
@@ -43,6 +44,8 @@ class Options:
     uniform_share: float = 0.5
     noise: str = "log-linear"
     time_steps: int = 1000
+    sigma_low: float = 0.1
+    sigma_high: float = 4.0
     epochs: float = 1.0
     steps: int | None = None
     minutes: float | None = None
@@ -87,11 +90,15 @@ class Options:
             "mixture": Mixture(bert, uniform, self.uniform_share),
             "mdlm": Mdlm(self.noise),
             "d3pm": D3pm(self.time_steps, self.noise, self.rate_high),
+            GAUSSIAN: GaussianDae(self.sigma_low, self.sigma_high),
         }
         return objectives[self.objective]
 
     def validation_objective(self) -> Objective:
-        """What held-out text is measured with: the BERT objective, unless it is no part of the training."""
+        """What held-out text is measured with: the BERT objective, unless it is no part of the training. Of the
+        Gaussian objective, rows of which every token is noisy."""
+        if self.objective == GAUSSIAN:
+            return GaussianDae(self.sigma_low, self.sigma_high, masks=0.0, visible=0.0)
         if self.objective in ("uniform", *_DIFFUSION):
             return self.training_objective()
         return Bert(self.mask_rate, self.masked, self.replaced, self.choose)
@@ -99,6 +106,7 @@ class Options:
     def fixed(self) -> dict[str, Any]:
         """The options that must be the same when a run is resumed."""
         idle = set() if self.objective in _DIFFUSION else {"noise", "time_steps"}
+        idle |= set() if self.objective == GAUSSIAN else {"sigma_low", "sigma_high"}
         return {name: value for name, value in self.as_json().items() if name not in _FREE | idle}
 
     def as_json(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from maskropolis.models.split import BodyAndHead, check
+from maskropolis.training.denoising import denoising_logits
 from maskropolis.training.objectives import Corrupted
 
 
@@ -18,6 +19,11 @@ class Predictor:
     def __init__(self, model: Any) -> None:
         self.model = model
         self._parts = self._split()
+
+    @property
+    def parts(self) -> BodyAndHead | None:
+        """The model divided into body and head, if it can be."""
+        return self._parts
 
     def _split(self) -> BodyAndHead | None:
         try:
@@ -46,7 +52,10 @@ def losses(predictor: Predictor, truth: np.ndarray, corrupted: Corrupted, device
     tokens = torch.from_numpy(corrupted.tokens).to(device)
     chosen = torch.from_numpy(corrupted.chosen).to(device)
     labels = torch.from_numpy(truth[corrupted.chosen]).to(device)
-    logits = predictor.logits(tokens, chosen).float()
+    if corrupted.sigmas is None:
+        logits = predictor.logits(tokens, chosen).float()
+    else:
+        logits = denoising_logits(predictor.model, predictor.parts, torch.from_numpy(truth).to(device), corrupted)
     if corrupted.impossible is not None:
         logits = logits.index_fill(-1, torch.tensor([corrupted.impossible], device=device), -torch.inf)
     return torch.nn.functional.cross_entropy(logits, labels, reduction="none")

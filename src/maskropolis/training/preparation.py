@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from maskropolis.chains.files import read_json, write_json
 from maskropolis.errors import InputError, RunError
+from maskropolis.models.noise_conditioning import MODULE, NoiseConditioning, load_conditioning
 from maskropolis.training import corpus, holding_out, pruning, readers, scratch, starting, vocabulary
 from maskropolis.training.corpus import Corpus
+from maskropolis.training.denoising import log_prior
 from maskropolis.training.holding_out import Split
-from maskropolis.training.options import Options
+from maskropolis.training.objectives import Vocabulary
+from maskropolis.training.options import GAUSSIAN, Options
 
 SCRATCH = "scratch:"
 DATA = "data"
@@ -44,6 +49,8 @@ def prepare(options: Options, folder: Path) -> Prepared:
         starting.keep_tokens(model, kept)
         starting.start_output_bias(model, training.unigram_counts(len(tokenizer)))
     _check_fit(options, model, tokenizer)
+    if options.objective == GAUSSIAN:
+        _condition(options, model, tokenizer, training)
     return Prepared(tokenizer, model, training, validation, split.description, mark)
 
 
@@ -93,6 +100,23 @@ def _model(options: Options, tokenizer: Any) -> Any:
         longest = max(_POSITIONS, options.length)
         return scratch.new_model(size, options.shape, tokenizer, longest, options.dropout, options.seed)
     return starting.load_model(options.init, options.dropout, options.seed)
+
+
+def _condition(options: Options, model: Any, tokenizer: Any, training: Corpus) -> None:
+    """Gives the model its noise conditioning: the saved one of the model that it starts from, else a new one."""
+    saved = None if options.init.startswith(SCRATCH) or options.prune else load_conditioning(starting.located(options.init))
+    if saved is None:
+        size = int(model.config.vocab_size)
+        words = Vocabulary.of(tokenizer, size)
+        prior = log_prior(training.unigram_counts(size), words.ordinary, words.mask)
+        torch.manual_seed(options.seed)
+        saved = NoiseConditioning.beginning(model, prior, options.sigma_low, options.sigma_high)
+    elif (saved.low, saved.high) != (options.sigma_low, options.sigma_high):
+        raise InputError(
+            f"'{options.init}' was trained with σ from {saved.low:g} to {saved.high:g}, not {options.sigma_low:g} to "
+            f"{options.sigma_high:g}; go on with --sigma-range {saved.low:g} {saved.high:g}"
+        )
+    model.add_module(MODULE, saved.train())
 
 
 def _check_fit(options: Options, model: Any, tokenizer: Any) -> None:

@@ -45,7 +45,9 @@ class Corrupted:
     """`tokens` [N, T]: what the model sees. `chosen` [N, T] bool: where it must say what stood there.
 
     The loss is the sum over chosen positions of weight · cross-entropy, divided by `normaliser`; `weights` [N, T]
-    None means 1 everywhere. `impossible`: a token that is never predicted, its probability 0.
+    None means 1 everywhere. `impossible`: a token that is never predicted, its probability 0. `sigmas` [N, T] float32,
+    if not None: noise on the embeddings, 0 where a token is visible and infinite where it is masked; `keys` [N] of the
+    noise.
     """
 
     tokens: np.ndarray
@@ -53,11 +55,14 @@ class Corrupted:
     normaliser: float
     weights: np.ndarray | None = None
     impossible: int | None = None
+    sigmas: np.ndarray | None = None
+    keys: np.ndarray | None = None
 
     def rows(self, which: slice) -> Corrupted:
         """Some of the rows, still divided by the normaliser of them all: the losses of the parts add up to the loss."""
-        weights = None if self.weights is None else self.weights[which]
-        return Corrupted(self.tokens[which], self.chosen[which], self.normaliser, weights, self.impossible)
+        weights, sigmas, keys = (None if a is None else a[which] for a in (self.weights, self.sigmas, self.keys))
+        tokens, chosen = self.tokens[which], self.chosen[which]
+        return Corrupted(tokens, chosen, self.normaliser, weights, self.impossible, sigmas, keys)
 
 
 class Objective(Protocol):
