@@ -1,4 +1,4 @@
-"""Records in and out of files: sentences streamed from text, JSONL, CSV or Parquet, results written without losing any.
+"""Records in and out of files: text, tables, FASTA and SMILES streamed in, results written without losing any.
 
 Reading holds one line (or one batch of 1024 Parquet rows) at a time, and names the file and the line of whatever is
 malformed. Writing refuses to replace a file unasked, and gives a file its name only once it is complete.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import io
 import json
 import math
 import sys
@@ -20,14 +21,17 @@ from typing import IO, Any, cast
 
 from maskropolis.errors import InputError, MaskropolisError, unknown_name
 
-FORMATS = ("text", "jsonl", "csv", "tsv", "parquet")
+TABLES = ("jsonl", "csv", "tsv", "parquet")
+ALPHABETS = ("text", "fasta", "smiles", "tokens")
+FORMATS = ("text", *TABLES, *ALPHABETS[1:])
 STANDARD = "-"
 MOST_BYTES_A_LINE = 1 << 24
 _PARQUET_ROWS = 1024
 
 _SUFFIXES = {
     ".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv",
-    ".parquet": "parquet", ".pq": "parquet",
+    ".parquet": "parquet", ".pq": "parquet", ".fasta": "fasta", ".fa": "fasta", ".faa": "fasta", ".fas": "fasta",
+    ".smi": "smiles", ".smiles": "smiles",
 }  # fmt: skip
 _NOT_TEXT = (".json", ".gz", ".bz2", ".xz", ".zst", ".zip", ".xlsx", ".xls", ".pdf", ".docx", ".safetensors", ".bin")
 
@@ -66,21 +70,28 @@ class Fields:
 def read_records(source: str, fields: Fields | None = None, format: str | None = None) -> Iterator[Record]:
     """Stream the records of the file `source`, or of standard input if it is `-`.
 
-    `format` is one of `FORMATS`, by default told by the suffix (text for standard input and unknown suffixes). Raises
-    `InputError` at once for a file that is not there or of no known format, and while streaming for malformed lines,
-    bytes that are not UTF-8, missing fields and empty texts.
+    `format` is one of `FORMATS`, by default told by the suffix (text for standard input and unknown suffixes). A table
+    stays one under `fasta`, `smiles` and `tokens`, which then say what its text field holds. FASTA headers, and what
+    follows a SMILES on its line, become the field `name` of `Record.other`. Raises `InputError` at once for a file that
+    is not there or of no known format, and while streaming for malformed lines, bytes that are not UTF-8, missing
+    fields and empty texts.
     """
     fields = fields or Fields()
     kind = _format_of(source, format)
     if source != STANDARD and not Path(source).is_file():
         what = "is a folder" if Path(source).is_dir() else "does not exist"
         raise InputError(f"the input '{source}' {what}; expected a file, or - for standard input")
-    if kind == "text" and (fields.prefix or fields.suffix):
-        raise InputError("a text file has no fields for a prefix or suffix; use JSONL, CSV or Parquet")
+    if kind not in TABLES and (fields.prefix or fields.suffix):
+        raise InputError(f"a {kind} file has no fields for a prefix or suffix; use JSONL, CSV or Parquet")
     if kind == "parquet" and source == STANDARD:
         raise InputError("Parquet cannot be read from standard input; name the file")
-    reader = {"text": _text, "jsonl": _jsonl, "csv": _csv, "tsv": _tsv, "parquet": _parquet}[kind]
-    return _records(source, fields, reader)
+    return _records(source, fields, _READERS[kind])
+
+
+def alphabet_of(source: str | None, format: str | None) -> str:
+    """Which of `ALPHABETS` the texts of `source` are in: what `format` or, without one, the suffix says, else text."""
+    kind = format if format is not None or source is None else _SUFFIXES.get(Path(source).suffix.lower())
+    return kind if kind in ALPHABETS else "text"
 
 
 def read_lines(source: str) -> Iterator[tuple[int, str]]:
@@ -98,7 +109,8 @@ def _format_of(source: str, format: str | None) -> str:
     if format is not None:
         if format not in FORMATS:
             raise unknown_name("format", format, FORMATS)
-        return format
+        table = _SUFFIXES.get(Path(source).suffix.lower())
+        return table if format in ALPHABETS[1:] and table in TABLES else format
     suffix = Path(source).suffix.lower()
     if suffix in _NOT_TEXT:
         raise InputError(
@@ -115,6 +127,8 @@ def _records(
     shown = "standard input" if source == STANDARD else source
     for line, raw in reader(source, fields):
         where = f"{shown}, {unit} {line}"
+        if reader is _fasta and raw["name"]:
+            where = f"{shown}, record '{raw['name'].split()[0]}'"
         values = {fields.text: raw} if isinstance(raw, str) else raw
         text = _string(values, fields.text, where, "--text-field")
         if not text.strip():
@@ -188,6 +202,34 @@ def _text(source: str, fields: Fields) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r\n")
 
 
+def _fasta(source: str, fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line of the header, name and joined sequence) of each record; lines that begin with ; are comments."""
+    shown = "standard input" if source == STANDARD else source
+    first, name, parts = 0, "", []
+    with _opened(source) as stream:
+        for number, line in _lines(source, stream):
+            line = line.strip()
+            if line.startswith(">"):
+                if first:
+                    yield first, {"name": name, fields.text: "".join(parts)}
+                first, name, parts = number, line[1:].strip(), []
+            elif line and not line.startswith(";"):
+                if not first:
+                    raise InputError(
+                        f"{shown}, line {number} comes before any header; expected FASTA: >NAME, then letters"
+                    )
+                parts.append("".join(line.split()))
+    if first:
+        yield first, {"name": name, fields.text: "".join(parts)}
+
+
+def _smiles(source: str, fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line, SMILES and the name that may follow it)."""
+    for number, line in _text(source, fields):
+        smiles, _, name = line.strip().replace("\t", " ", 1).partition(" ")
+        yield number, {fields.text: smiles} | ({"name": name.strip()} if name.strip() else {})
+
+
 def _jsonl(source: str, fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
     shown = "standard input" if source == STANDARD else source
     with _opened(source) as stream:
@@ -248,6 +290,12 @@ def _parquet(source: str, fields: Fields) -> Iterator[tuple[int, dict[str, Any]]
         raise InputError(f"cannot read '{source}' as Parquet: {error}") from None
 
 
+_READERS: dict[str, Callable[[str, Fields], Iterator[tuple[int, Any]]]] = {
+    "text": _text, "tokens": _text, "fasta": _fasta, "smiles": _smiles,
+    "jsonl": _jsonl, "csv": _csv, "tsv": _tsv, "parquet": _parquet,
+}  # fmt: skip
+
+
 @contextlib.contextmanager
 def open_output(path: str, overwrite: bool = False) -> Iterator[IO[bytes]]:
     """A binary stream to the file `path`, or to standard output if it is `-`.
@@ -295,25 +343,89 @@ def check_output(path: str, overwrite: bool = False) -> None:
 
 @contextlib.contextmanager
 def open_records(path: str, overwrite: bool = False) -> Iterator[Callable[[Iterable[dict[str, Any]]], None]]:
-    """A function that writes dictionaries to `path`: Parquet if its suffix says so, else JSON, one object a line.
+    """A function that writes dictionaries to `path`: as Parquet, CSV, TSV, FASTA or SMILES if its suffix says so, else
+    as JSON, one object a line.
 
-    What one call writes as JSON has left the program when it returns; Parquet is written 1024 rows at a time, and when
-    the block ends, however it ends. Numbers that JSON lacks (infinities, NaN) become null. See `open_output`.
+    What one call writes has left the program when it returns; only Parquet is written 1024 rows at a time, and when
+    the block ends, however it ends. Numbers that JSON lacks (infinities, NaN) become null. The columns of CSV are the
+    fields of the first row, lists in it JSON. FASTA and SMILES take the fields `name` and `text`; numbers follow the
+    name as `field=value`. See `open_output`.
     """
-    parquet = path != STANDARD and _SUFFIXES.get(Path(path).suffix.lower()) == "parquet"
+    kind = "jsonl" if path == STANDARD else _SUFFIXES.get(Path(path).suffix.lower(), "jsonl")
     with open_output(path, overwrite) as stream:
-        if parquet:
+        if kind == "parquet":
             with _parquet_writer(stream) as write:
                 yield write
+        elif kind in ("csv", "tsv"):
+            yield _csv_writer(stream, "," if kind == "csv" else "\t")
         else:
-            yield lambda rows: _write_jsonl(stream, rows)
+            line = {"fasta": fasta_entry, "smiles": smiles_line}.get(kind, _json_line)
+            yield lambda rows: _write_lines(stream, map(line, rows))
 
 
-def _write_jsonl(stream: IO[bytes], rows: Iterable[dict[str, Any]]) -> None:
-    for row in rows:
-        line = json.dumps(_finite(row), ensure_ascii=False, allow_nan=False, default=str)
+def _write_lines(stream: IO[bytes], lines: Iterable[str]) -> None:
+    for line in lines:
         stream.write(line.encode("utf-8", "backslashreplace") + b"\n")
     stream.flush()
+
+
+def _json_line(row: dict[str, Any]) -> str:
+    return json.dumps(_finite(row), ensure_ascii=False, allow_nan=False, default=str)
+
+
+def fasta_entry(row: dict[str, Any]) -> str:
+    """`>name number=…` and the sequence in lines of 60 letters."""
+    text = _text_of(row)
+    return "\n".join([f">{_title(row)}", *(text[start : start + 60] for start in range(0, len(text), 60))])
+
+
+def smiles_line(row: dict[str, Any]) -> str:
+    """The SMILES, a tab, its name and numbers."""
+    return f"{_text_of(row)}\t{_title(row)}".rstrip()
+
+
+def _text_of(row: dict[str, Any]) -> str:
+    if not isinstance(row.get("text"), str):
+        raise InputError(
+            "FASTA and SMILES files hold sequences; these results are a table: write .jsonl, .csv or .parquet"
+        )
+    return str(row["text"])
+
+
+def _title(row: dict[str, Any]) -> str:
+    """The name, or else the number of the chain or line, and the numbers of a row."""
+    number = next((f"{key}_{row[key]}" for key in ("chain", "line") if key in row), "sequence")
+    unshown = ("line", "tokens") if row.get("name") else ("line", "tokens", "chain")
+    values = {key: row[key] for key in row if key not in unshown and type(row[key]) in (int, float)}
+    shown = [f"{key}={value:.6g}" for key, value in values.items()]
+    return " ".join([" ".join(str(row.get("name") or number).split()), *shown])
+
+
+def _csv_writer(stream: IO[bytes], delimiter: str) -> Callable[[Iterable[dict[str, Any]]], None]:
+    """The header is the fields of the first row. Raises `InputError` for a later row with other fields."""
+    columns: list[str] = []
+
+    def line(values: Iterable[Any]) -> str:
+        buffer = io.StringIO()
+        csv.writer(buffer, delimiter=delimiter, lineterminator="").writerow(list(values))
+        return buffer.getvalue()
+
+    def cell(value: Any) -> Any:
+        return json.dumps(_finite(value), ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
+
+    def lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+        for row in rows:
+            if not columns:
+                columns.extend(row)
+                yield line(columns)
+            strange = [key for key in row if key not in columns]
+            if strange:
+                raise InputError(
+                    f"the field '{strange[0]}' is not in the first row, which a CSV needs; write JSONL instead"
+                )
+            yield line(cell(row.get(column)) for column in columns)
+
+    return lambda rows: _write_lines(stream, lines(rows))
 
 
 def _finite(value: Any) -> Any:

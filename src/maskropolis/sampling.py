@@ -29,7 +29,7 @@ from maskropolis.models.protocol import Budget
 
 __all__ = ["Prepared", "SamplingConfig", "open_run", "prepare", "record", "resume", "run_prepared", "sample"]
 
-_LISTS = ("lengths", "templates", "texts", "fixed", "experts", "require", "forbid", "allow")
+_LISTS = ("lengths", "templates", "texts", "names", "fixed", "experts", "require", "forbid", "allow")
 _Several = str | Sequence[str] | None
 
 
@@ -226,7 +226,7 @@ def _model_of(
         device=device or description["machine"]["device"],
         allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
-        **{key: options[key] for key in ("tokenizer", "dtype", "revision") if key in options},
+        **{key: options[key] for key in ("tokenizer", "dtype", "revision", "format") if key in options},
     )
     opened.name = saved["name"]
     return opened

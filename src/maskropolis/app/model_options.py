@@ -40,6 +40,10 @@ TokenBudget = Annotated[
     int | None,
     typer.Option(metavar="TOKENS", help="Tokens in one forward pass; changes memory and speed, not results."),
 ]
+Format = Annotated[
+    str | None,
+    typer.Option(metavar="FORMAT", help="text, fasta (letters), smiles or tokens; by suffix, else text."),
+]
 
 
 def open_model(
@@ -50,6 +54,7 @@ def open_model(
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
     token_budget: int | None = None,
+    format: str = "text",
 ) -> HuggingFaceMaskedLM:
     """The model that these options name; without a name, the English model of the package. Raises `ModelError`."""
     from maskropolis.models import load
@@ -62,4 +67,5 @@ def open_model(
         allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
         token_budget=token_budget,
+        format=format,
     )

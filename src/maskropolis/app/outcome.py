@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,15 +25,26 @@ def report(result: Samples | Run) -> None:
         raise typer.Exit(128 + result.stopped_by)
 
 
-def show(records: list[dict[str, object]]) -> None:
-    """Energy and text, one sample a line, on standard output."""
+def show(records: Sequence[Mapping[str, Any]], format: str = "text") -> None:
+    """Energy and text, one sample a line, on standard output; as `fasta`, records with the energy behind the name."""
+    from maskropolis.records import fasta_entry
+
     for record in records:
-        typer.echo(f"{record['energy']:9.3f}  {record['text']}")
+        if format == "fasta":
+            typer.echo(fasta_entry(dict(record)))
+        else:
+            typer.echo("  ".join([f"{record['energy']:9.3f}", record["text"], record.get("name", "")]).rstrip())
+
+
+def named(records: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The records with the name of the text that their chain began with, if there are names."""
+    return [{**record, "name": names[record["chain"] % len(names)]} for record in records] if names else records
 
 
 def report_run(run: Run) -> None:
     """The states kept last, one of each chain, where everything is and how to go on, then `report`."""
-    show(run.latest())
+    loaded = run.description["model"]["loaded_with"]
+    show(named(run.latest(), run.config.get("names", ())), loaded.get("format", "text"))
     typer.echo(f"{len(run)} samples in {run.path}/samples, {run.steps} of {run.planned_steps} steps made", err=True)
     if run.interrupted:
         typer.echo(f"go on with: maskropolis resume {run.path}", err=True)

@@ -43,7 +43,11 @@ def sample(
     ] = None,
     lines: Annotated[
         str | None,
-        _option(_START, "--from", metavar="FILE", help="Start one chain from each line of a text file; - for stdin."),
+        _option(_START, "--from", metavar="FILE", help="One chain from each line or record of a file; - for stdin."),
+    ] = None,
+    format: Annotated[
+        str | None,
+        _option(_START, "--format", metavar="NAME", help="text, fasta, smiles or tokens. [default: by suffix]"),
     ] = None,
     fix: Annotated[
         list[str] | None,
@@ -197,13 +201,15 @@ def sample(
     from maskropolis.sampling import SamplingConfig, prepare
 
     _check_outputs(output, out, checkpoint_every, overwrite)
-    texts = tuple(text or ()) if lines is None else _texts(lines, text)
+    alphabet = _alphabet(format, lines, output)
+    texts, names = (tuple(text or ()), ()) if lines is None else _texts(lines, text, alphabet)
     config = SamplingConfig(
         lengths=_numbers(length),
         templates=tuple(template or ()),
         texts=texts,
         fixed=tuple(fix or ()),
         chains=chains if lines is None else len(texts),
+        names=names,
         start=start,
         energy=energy,
         experts=tuple(expert or ()),
@@ -228,7 +234,9 @@ def sample(
         steps=steps,
         seed=seed,
     )
-    opened = options.open_model(model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget)
+    opened = options.open_model(
+        model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, alphabet
+    )
     prepared = prepare(opened, config)
     if out is None:
         _run_in_memory(prepared, output, overwrite)
@@ -253,7 +261,9 @@ def _generate(given: dict[str, Any]) -> None:
     settings |= {"lengths": _numbers(given["length"]), "templates": tuple(given["template"] or ())}
     config = generation.configuration(given["method"], settings | {"block": given["block_size"]}, foreign)
     names = ("model", "tokenizer", "device", "dtype", "allow_pickle", "trust_remote_code", "token_budget")
-    generation.run(options.open_model(*(given[name] for name in names)), config, given["output"], given["overwrite"])
+    alphabet = _alphabet(given["format"], None, given["output"])
+    opened = options.open_model(*(given[name] for name in names), format=alphabet)
+    generation.run(opened, config, given["output"], given["overwrite"])
 
 
 def _check_outputs(output: str | None, out: str | None, checkpoint_every: int | None, overwrite: bool) -> None:
@@ -274,29 +284,42 @@ def _check_outputs(output: str | None, out: str | None, checkpoint_every: int | 
         require_free(Path(out), overwrite)
 
 
-def _texts(lines: str, text: list[str] | None) -> tuple[str, ...]:
-    """The lines of a file, none of them empty."""
+def _alphabet(format: str | None, lines: str | None, output: str | None) -> str:
+    """The format named, or the one that a suffix tells."""
+    from maskropolis.errors import unknown_name
+    from maskropolis.records import ALPHABETS, alphabet_of
+
+    if format is not None and format not in ALPHABETS:
+        raise unknown_name("format", format, ALPHABETS)
+    return format or max(alphabet_of(lines, None), alphabet_of(output, None), key=lambda found: found != "text")
+
+
+def _texts(lines: str, text: list[str] | None, format: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The texts of a file, none of them empty, and their names if it has some."""
     from maskropolis.errors import InputError
     from maskropolis.records import read_records
 
     if text:
         raise InputError("expected one of --from and --text; got both")
-    texts = tuple(record.text for record in read_records(lines, format="text"))
-    if not texts:
+    records = list(read_records(lines, format=format))
+    if not records:
         raise InputError(f"the file '{lines}' has no lines; expected one text a line")
-    return texts
+    names = tuple(str(record.other.get("name") or f"line_{record.line}") for record in records)
+    named = any(record.other.get("name") for record in records)
+    return tuple(record.text for record in records), names if named else ()
 
 
 def _run_in_memory(prepared: Prepared, output: str | None, overwrite: bool) -> None:
-    from maskropolis.app.outcome import report, show
+    from maskropolis.app.outcome import named, report, show
     from maskropolis.records import open_records
     from maskropolis.sampling import run_prepared
 
     with ExitStack() as stack:
         write = None if output is None else stack.enter_context(open_records(output, overwrite))
-        result = run_prepared(prepared, keep=write)
+    names = prepared.config.names
+        result = run_prepared(prepared, keep=None if write is None else lambda records: write(named(records, names)))
     if output is None:
-        show(result.records)
+        show(named(result.records, names), prepared.model.codec.format)
     report(result)
 
 

@@ -24,7 +24,7 @@ def register(application: typer.Typer) -> None:
 def score(
     source: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="Sentences: text (one a line), .jsonl, .csv, .tsv, .parquet, or - ."),
+        typer.Argument(metavar="[FILE]", help="Sentences: text (one a line), table, .fasta, .smi, or - ."),
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="A sentence to score, instead of FILE; repeatable.")] = None,
     metric: Annotated[
@@ -38,7 +38,7 @@ def score(
     sigma: Annotated[float, typer.Option(help="denoising: noise level σ.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Bounds: of all random numbers.")] = 0,
     per_token: Annotated[bool, typer.Option("--per-token", help="Add the scores of every token.")] = False,
-    format: Annotated[str | None, typer.Option(help="text, jsonl, csv, tsv or parquet; else by suffix.")] = None,
+    format: Annotated[str | None, typer.Option(help="Table, or text, fasta, smiles, tokens; by suffix.")] = None,
     text_field: Annotated[str, typer.Option(help="Field or column that holds the sentence.")] = "text",
     prefix_field: Annotated[str | None, typer.Option(help="Field with context before it, not scored.")] = None,
     suffix_field: Annotated[str | None, typer.Option(help="Field with context after it, not scored.")] = None,
@@ -46,7 +46,7 @@ def score(
     suffix: Annotated[str, typer.Option(help="Context after every sentence, visible but not scored.")] = "",
     joint: Annotated[str, typer.Option(help="Put between context and sentence unless white space is there.")] = " ",
     skip_empty: Annotated[bool, typer.Option("--skip-empty", help="Pass over empty lines.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", help="Output: .jsonl or .parquet, or - .")] = "-",
+    output: Annotated[str, typer.Option("--output", "-o", help="Output: .jsonl, .parquet, .csv, .fasta, or - .")] = "-",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
     model: options.Model = None,
     tokenizer: options.Tokenizer = None,
@@ -71,16 +71,20 @@ def score(
     \b
     maskropolis score --model bert-base-uncased --text "The cat sat on the mat."
     maskropolis score sentences.txt -m ./my-model --metric all --per-token -o scores.jsonl
+    maskropolis score proteins.fasta -m ./my-esm -o scores.csv
     cut -f 3 table.tsv | maskropolis score - -m ./my-model | jq .pll
     """
-    from maskropolis.records import Fields, check_output, open_records
+    from maskropolis.records import Fields, alphabet_of, check_output, open_records
     from maskropolis.scoring import WORD_L2R, estimate_settings, require_metrics, score_records
 
     metrics = require_metrics(metric)
     bounds = estimate_settings(metrics, copies, time_steps, noise, sigma, seed)
     records = _records(source, text, Fields(text_field, prefix_field, suffix_field, skip_empty), format, prefix, suffix)
     check_output(output, overwrite)
-    opened = options.open_model(model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget)
+    alphabet = alphabet_of(source, format)
+    opened = options.open_model(
+        model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, alphabet
+    )
     print(_signature(opened, metrics, joint, bounds), file=sys.stderr)
     with open_records(output, overwrite) as write, _progress(output) as observe:
         scores = score_records(
@@ -152,11 +156,13 @@ def _signature(model: Any, metrics: tuple[str, ...], joint: str, bounds: list[Se
         "model": f"{model.name}@{model.fingerprint()[:12]}",
         "metric": ",".join({one.kind: one.signature() for one in bounds}.get(name, name) for name in metrics),
         "dtype": model.dtype,
+        "format": model.codec.format,
         "joint": repr(joint),
         "version": __version__,
     }
-    if joint == " ":
-        del parts["joint"]
+    for name, usual in (("joint", "' '"), ("format", "text")):
+        if parts[name] == usual:
+            del parts[name]
     return "maskropolis|" + "|".join(f"{key}:{value}" for key, value in parts.items())
 
 

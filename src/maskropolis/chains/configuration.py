@@ -25,6 +25,7 @@ class SamplingConfig:
     Attributes:
         lengths, templates, texts: what the chains start from, at most one of the three; entries take turns. By default
             12 free tokens.
+        names: of the texts, e.g. from FASTA headers; carried along.
         fixed: spans of the texts that must not change.
         chains: number of independent chains.
         start: what masked positions begin with: greedy, sampled, random or diffusion.
@@ -41,6 +42,7 @@ class SamplingConfig:
     lengths: tuple[int, ...] = ()
     templates: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
     chains: int = 8
     start: str = "greedy"
@@ -77,6 +79,8 @@ class SamplingConfig:
             value = getattr(self, name)
             if value is not None and (not _is_number(value) or not 0 < value < math.inf):
                 raise InputError(f"{name} {value!r} is out of range; expected a positive finite number")
+        if self.names and len(self.names) != len(self.texts):
+            raise InputError(f"{len(self.names)} names for {len(self.texts)} texts; expected one for each, or none")
         if self.start not in STARTS:
             raise unknown_name("start", self.start, STARTS)
         kernel, steering = self.make_kernel(), self.steering

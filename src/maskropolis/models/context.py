@@ -68,10 +68,9 @@ def _with_joint(left: str, right: str, joint: str, after: bool = False) -> str:
 
 def _inside(codec: TextCodec, whole: str, begin: int, end: int, ids: list[int], where: str) -> list[bool]:
     """Whether each token has characters in [begin, end) of the joined string."""
-    if not getattr(codec.tokenizer, "is_fast", False):
+    if not codec.has_offsets:
         return _inside_by_parts(codec, whole, begin, end, ids, where)
-    offsets = codec.tokenizer(whole, return_offsets_mapping=True, verbose=False)["offset_mapping"]
-    return [start < end and (stop > begin or start == stop >= begin) for start, stop in offsets]
+    return [start < end and (stop > begin or start == stop >= begin) for start, stop in codec.offsets(whole)]
 
 
 def _inside_by_parts(codec: TextCodec, whole: str, begin: int, end: int, ids: list[int], where: str) -> list[bool]:
@@ -89,7 +88,7 @@ def _inside_by_parts(codec: TextCodec, whole: str, begin: int, end: int, ids: li
 
 
 def _words(codec: TextCodec, whole: str) -> list[int | None]:
-    if not getattr(codec.tokenizer, "is_fast", False):
+    if not codec.has_offsets:
         raise ModelError(
             "the tokenizer of this model does not say which tokens form a word, which within-word scores need; "
             "choose other metrics"

@@ -11,19 +11,20 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import ModelError
+from maskropolis.models.alphabets import codec_for
 from maskropolis.models.last_layer import LastLayerAtPositions, last_layer
 from maskropolis.models.loading import DTYPES, Options, load
 from maskropolis.models.noise_conditioning import MODULE, NoiseConditioning, load_conditioning
 from maskropolis.models.planner import measured_budget
 from maskropolis.models.protocol import Budget
 from maskropolis.models.split import BodyAndHead, check
-from maskropolis.models.text import TextCodec
 from maskropolis.sequences import Sequences
 
 
 class HuggingFaceMaskedLM:
     """Wraps an `AutoModelForMaskedLM` and its tokenizer.
 
+    `format` says how text is read and shown (`maskropolis.models.alphabets`).
     `loaded_with` are the options of `from_pretrained`, empty for a model that came another way. `noise_conditioning` is
     there if the model was trained on noisy embeddings, else None.
 
@@ -31,13 +32,13 @@ class HuggingFaceMaskedLM:
     body and head, else "all positions" (the full forward pass, gathered afterwards).
     """
 
-    def __init__(self, model: Any, tokenizer: Any, name: str | None = None) -> None:
+    def __init__(self, model: Any, tokenizer: Any, name: str | None = None, format: str = "text") -> None:
         self.model = model.eval()
         self.loaded_with: dict[str, Any] = {}
         self.noise_conditioning: NoiseConditioning | None = None
         self.name = name or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
         self.max_length = _max_length(model.config, tokenizer)
-        self.codec = TextCodec(tokenizer, self.max_length)
+        self.codec = codec_for(format, tokenizer, self.max_length)
         self.mask_token = self.codec.mask_token
         self._device = next(model.parameters()).device
         self.budget = Budget()
@@ -59,12 +60,13 @@ class HuggingFaceMaskedLM:
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
         revision: str | None = None,
+        format: str = "text",
     ) -> HuggingFaceMaskedLM:
         """Load a hub name or local folder. Raises `ModelError` in one line. Weights must be safetensors unless
         `allow_pickle`, which then loads tensors only."""
-        options = Options(tokenizer, device, dtype, allow_pickle, trust_remote_code, revision)
+        options = Options(tokenizer, device, dtype, allow_pickle, trust_remote_code, revision, format)
         model, found, place = load(str(name), options)
-        made = cls(model, found, name=str(name))
+        made = cls(model, found, name=str(name), format=format)
         made.loaded_with = asdict(options)
         conditioning = load_conditioning(str(name), revision)
         made.noise_conditioning = None if conditioning is None else conditioning.to(place)

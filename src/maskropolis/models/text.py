@@ -20,8 +20,12 @@ _UNUSED = re.compile(r"\[unused\d+\]|<unused\d*>|madeupword\d+|<extra_id_\d+>", 
 class TextCodec:
     """Wraps a transformers tokenizer: `encode` and `template` give `Sequences`, `decode` gives text.
 
-    Raises `ModelError` if the tokenizer has no mask token.
+    `format` names it, `joint` is what stands between two tokens that do not belong together; see `models.alphabets` for
+    formats other than text. Raises `ModelError` if the tokenizer has no mask token.
     """
+
+    format: str = "text"
+    joint: str = " "
 
     def __init__(self, tokenizer: Any, max_length: int | None = None) -> None:
         if tokenizer.mask_token_id is None:
@@ -98,7 +102,6 @@ class TextCodec:
     def fixed_spans(self, text: str, spans: Sequence[str]) -> Sequences:
         """One sentence in which the tokens of every occurrence of `spans` are fixed and all others free."""
         row = self.ids(text)
-        encoded = self.tokenizer(text, return_offsets_mapping=True, verbose=False)
         held: list[tuple[int, int]] = []
         for span in spans:
             found = [m.span() for m in re.finditer(re.escape(span), text)] if span else []
@@ -107,7 +110,7 @@ class TextCodec:
             held += found
         free = [
             token not in self.special and not any(start < stop_ and begin < stop for begin, stop_ in held)
-            for token, (start, stop) in zip(row, encoded["offset_mapping"], strict=True)
+            for token, (start, stop) in zip(row, self.offsets(text), strict=True)
         ]
         if not any(free):
             raise InputError("nothing is free: the fixed spans cover the whole text")
@@ -127,9 +130,22 @@ class TextCodec:
     def pad(self, rows: list[list[int]], free: list[list[bool]]) -> Sequences:
         return Sequences.from_lists(rows, free, self.padding)
 
+    @property
+    def has_offsets(self) -> bool:
+        """Whether the tokenizer says which characters and words its tokens stand for."""
+        return bool(getattr(self.tokenizer, "is_fast", False))
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """The characters, from and to, that each token stands for; needs `has_offsets`."""
+        return list(self.tokenizer(text, return_offsets_mapping=True, verbose=False)["offset_mapping"])
+
     def words(self, text: str) -> list[int | None]:
-        """The index of the word that each token belongs to, None at special tokens."""
+        """The index of the word that each token belongs to, None at special tokens; needs `has_offsets`."""
         return list(self.tokenizer(text, verbose=False).word_ids())
+
+    def spelling(self, word: str) -> tuple[int, ...]:
+        """The tokens of a word inside a text; none if it cannot be written."""
+        return tuple(self.tokenizer(f" {word}", add_special_tokens=False)["input_ids"])
 
     def decode(self, sequences: Sequences) -> list[str]:
         """The text of each row, without special tokens (mask tokens stay visible)."""

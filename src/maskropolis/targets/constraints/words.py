@@ -114,7 +114,7 @@ def word_constraint(word: str, required: bool, codec: TextCodec, allowed: Tensor
 
 def _spellings(word: str, codec: TextCodec) -> Iterable[tuple[int, ...]]:
     variants = dict.fromkeys((word, word.lower(), word.capitalize(), word.upper()))
-    found = [tuple(codec.tokenizer(f" {v}", add_special_tokens=False)["input_ids"]) for v in variants]
+    found = [codec.spelling(variant) for variant in variants]
     return dict.fromkeys(spelling for spelling in found if spelling)
 
 
