@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from maskropolis.errors import ModelError
 from maskropolis.models.alphabets import codec_for
+from maskropolis.models.cpu_products import products_for
 from maskropolis.models.last_layer import LastLayerAtPositions, last_layer
 from maskropolis.models.loading import DTYPES, Options, load
 from maskropolis.models.noise_conditioning import MODULE, NoiseConditioning, load_conditioning
@@ -42,6 +44,7 @@ class HuggingFaceMaskedLM:
         self.mask_token = self.codec.mask_token
         self._device = next(model.parameters()).device
         self.budget = Budget()
+        self._products = products_for(self.model)
         self._parts = self._split()
         self._last_layer: LastLayerAtPositions | None = None
         if self._parts is not None and model.dtype == torch.float32:  # half precision could hide a difference
@@ -96,6 +99,10 @@ class HuggingFaceMaskedLM:
     @torch.inference_mode()
     def logits(self, sequences: Sequences, positions: Tensor) -> Tensor:
         """Logits [N, K, V] float32 at `positions` [N, K]."""
+        with self._products or nullcontext():
+            return self._forward(sequences, positions)
+
+    def _forward(self, sequences: Sequences, positions: Tensor) -> Tensor:
         attention = None if bool(sequences.attention.all()) else sequences.attention.long()
         if self._parts is not None and self._last_layer is not None:
             return self._parts.head(self._last_layer.hidden(sequences.tokens, attention, positions))
