@@ -60,6 +60,20 @@ def test_attention(mask: str) -> None:
     torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_a_query_that_sees_nothing_is_finite_and_the_others_do_not_notice(kind: str) -> None:
+    query, key, value = (normal(1, 2, 4, 8, seed=s) for s in range(3))
+    visible = torch.ones(1, 1, 4, 4, dtype=torch.bool)
+    visible[..., 3, :] = False
+    mask = visible if kind == "bool" else torch.where(visible, 0.0, -torch.inf)
+    with CpuProducts():
+        ours = scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    assert ours.isfinite().all()
+    expected = scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    torch.testing.assert_close(ours[..., :3, :], expected[..., :3, :], atol=1e-5, rtol=1e-5)
+
+
 def test_gradients_take_the_usual_way() -> None:
     weight = normal(128, 128).requires_grad_()
     with CpuProducts():
