@@ -13,7 +13,7 @@ demo: $(VENV)/installed
 	$(BIN)/maskropolis sample --template "She looked out of the [MASK] and saw a [MASK] [MASK] in the garden." --chains 4 --burn-in 8 --thin 2
 
 test: $(VENV)/tested
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(VENV)/tested
 	$(BIN)/python -m pytest -m slow
