@@ -351,16 +351,27 @@ def open_records(path: str, overwrite: bool = False) -> Iterator[Callable[[Itera
     fields of the first row, lists in it JSON. FASTA and SMILES take the fields `name` and `text`; numbers follow the
     name as `field=value`. See `open_output`.
     """
-    kind = "jsonl" if path == STANDARD else _SUFFIXES.get(Path(path).suffix.lower(), "jsonl")
+    kind, line = _written_as(path), row_format(path)
     with open_output(path, overwrite) as stream:
-        if kind == "parquet":
+        if line is not None:
+            yield lambda rows: _write_lines(stream, map(line, rows))
+        elif kind == "parquet":
             with _parquet_writer(stream) as write:
                 yield write
-        elif kind in ("csv", "tsv"):
-            yield _csv_writer(stream, "," if kind == "csv" else "\t")
         else:
-            line = {"fasta": fasta_entry, "smiles": smiles_line}.get(kind, _json_line)
-            yield lambda rows: _write_lines(stream, map(line, rows))
+            yield _csv_writer(stream, "," if kind == "csv" else "\t")
+
+
+def _written_as(path: str) -> str:
+    return "jsonl" if path == STANDARD else _SUFFIXES.get(Path(path).suffix.lower(), "jsonl")
+
+
+def row_format(path: str) -> Callable[[dict[str, Any]], str] | None:
+    """How a record reads in the file `path`, where it has lines of its own; None for a table, which has a frame."""
+    kind = _written_as(path)
+    if kind in TABLES[1:]:
+        return None
+    return {"fasta": fasta_entry, "smiles": smiles_line}.get(kind, _json_line)
 
 
 def _write_lines(stream: IO[bytes], lines: Iterable[str]) -> None:

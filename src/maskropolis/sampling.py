@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -13,6 +13,7 @@ from maskropolis.chains.checkpoint import Checkpoint, load_state
 from maskropolis.chains.configuration import SamplingConfig
 from maskropolis.chains.describing import describe_run, plan_of, require_same_model, rounding_notices
 from maskropolis.chains.lock import locked
+from maskropolis.chains.portions import Portion, portions, require_lines
 from maskropolis.chains.preparation import Prepared, prepare
 from maskropolis.chains.progress import Progress
 from maskropolis.chains.recorder import Recorder
@@ -26,8 +27,11 @@ from maskropolis.errors import InputError, RunError, unknown_name
 from maskropolis.models import load
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.models.protocol import Budget
+from maskropolis.records import Record
 
-__all__ = ["Prepared", "SamplingConfig", "open_run", "prepare", "record", "resume", "run_prepared", "sample"]
+__all__ = [
+    "Prepared", "SamplingConfig", "open_run", "prepare", "record", "resume", "run_prepared", "sample", "sample_lines",
+]  # fmt: skip
 
 _LISTS = ("lengths", "templates", "texts", "names", "fixed", "experts", "require", "forbid", "allow")
 _Several = str | Sequence[str] | None
@@ -98,6 +102,29 @@ def sample(
     if out is None:
         return run_prepared(prepared, progress)
     return record(prepared, out, overwrite, checkpoint_every, progress)
+
+
+def sample_lines(
+    lines: Iterable[str],
+    model: HuggingFaceMaskedLM | str | None = None,
+    *,
+    first: int = 0,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Iterator[Portion]:
+    """One chain from each of `lines`, which may be as many as you like: portions of records, the lines in order.
+
+    `settings` are those of `sample`. To go on with a job, pass the lines that are left and as `first` how many came
+    before them, a multiple of `maskropolis.chains.portions.PORTION`. See there. Raises `MaskropolisError`.
+
+        >>> for portion in sample_lines(open("lines.txt"), experts=["keyword:sea:5"]):
+        ...     print(*(record["text"] for record in portion.records), sep="\\n")
+    """
+    config = _config(settings)
+    require_lines(config)
+    opened = model if isinstance(model, HuggingFaceMaskedLM) else load(model)
+    records = (Record(line.rstrip("\r\n"), n, f"line {n}") for n, line in enumerate(lines, start=first + 1))
+    return portions(opened, config, config.make_kernel(opened), records, first, progress)
 
 
 def _config(settings: dict[str, Any]) -> SamplingConfig:

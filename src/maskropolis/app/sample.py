@@ -11,7 +11,8 @@ import typer
 from maskropolis.app import model_options as options
 
 if TYPE_CHECKING:
-    from maskropolis.sampling import Prepared
+    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+    from maskropolis.sampling import Prepared, SamplingConfig
 
 _START, _TARGET, _STEERING = "Start", "Target", "Steering"
 _KERNEL, _LENGTH, _DIFFUSION, _OUTPUT = "Kernel", "How long", "Diffusion", "Output"
@@ -113,6 +114,10 @@ def sample(
     proposal_temperature: Annotated[
         float | None, _option(_KERNEL, "--proposal-temperature", help="Temperature of the proposal. [default: 1]")
     ] = None,
+    offset_from: Annotated[
+        str | None,
+        _option(_KERNEL, "--offset-from", metavar="FILE", help="resize: estimate its offset a token from these lines."),
+    ] = None,
     top_k: Annotated[int | None, _option(_KERNEL, "--top-k", help="Propose only the k likeliest tokens.")] = None,
     burn_in: Annotated[float, _option(_LENGTH, "--burn-in", help="Sweeps before the first kept state.")] = 15,
     thin: Annotated[float, _option(_LENGTH, "--thin", help="Sweeps between kept states.")] = 5,
@@ -125,7 +130,9 @@ def sample(
     ] = None,
     method: Annotated[
         str,
-        _option(_DIFFUSION, "--method", metavar="NAME", help="mh, or without target: diffusion, mask-predict, langevin."),
+        _option(
+            _DIFFUSION, "--method", metavar="NAME", help="mh, or without target: diffusion, mask-predict, langevin."
+        ),
     ] = "mh",
     sampler: Annotated[
         str | None,
@@ -183,6 +190,9 @@ def sample(
     checkpoint_every: Annotated[
         int | None, _option(_OUTPUT, "--checkpoint-every", metavar="STEPS", help="Steps between checkpoints of --out.")
     ] = None,
+    resume: Annotated[
+        bool, _option(_OUTPUT, "--resume", help="Go on with the partial --output of --from FILE.")
+    ] = False,
     overwrite: Annotated[bool, _option(_OUTPUT, "--overwrite", help="Replace an existing output or run.")] = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
@@ -192,24 +202,28 @@ def sample(
 ) -> None:
     """Draw correct samples from a masked language model by Metropolis–Hastings.
 
-    The target is exp(−E(x)/τ) over the free tokens. A sweep visits each of them once on average. With --method
+    The target is exp(−E(x)/τ) over the free tokens. A sweep visits each of them once on average. Without --out, --from
+    takes any number of lines and gives their samples in order as they come; with it, they are one run. With --method
     diffusion, masks are filled by the reverse of a masked diffusion instead (--block-size: left to right in blocks);
     with --method langevin by the score of a model trained with gaussian-dae.
     """
     if method != "mh":
         return _generate(locals())
+    from maskropolis.app import line_sampling
     from maskropolis.sampling import SamplingConfig, prepare
 
-    _check_outputs(output, out, checkpoint_every, overwrite)
+    line_sampling.require_resumable(resume, lines, output)
+    _check_outputs(None if resume else output, out, checkpoint_every, overwrite)
     alphabet = _alphabet(format, lines, output)
-    texts, names = (tuple(text or ()), ()) if lines is None else _texts(lines, text, alphabet)
+    streamed = None if lines is None or out is not None else line_sampling.read(lines, alphabet, length, template, text)
+    texts, names = (tuple(text or ()), ()) if lines is None or streamed else _texts(lines, text, alphabet)
     config = SamplingConfig(
         lengths=_numbers(length),
         templates=tuple(template or ()),
         texts=texts,
-        fixed=tuple(fix or ()),
-        chains=chains if lines is None else len(texts),
         names=names,
+        fixed=tuple(fix or ()),
+        chains=chains if lines is None else max(1, len(texts)),
         start=start,
         energy=energy,
         experts=tuple(expert or ()),
@@ -237,6 +251,10 @@ def sample(
     opened = options.open_model(
         model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, alphabet
     )
+    if offset_from is not None:
+        config = _with_offset(opened, config, offset_from)
+    if streamed is not None:
+        return line_sampling.run(opened, config, streamed, output, resume, overwrite)
     prepared = prepare(opened, config)
     if out is None:
         _run_in_memory(prepared, output, overwrite)
@@ -250,7 +268,8 @@ def _generate(given: dict[str, Any]) -> None:
 
     named = {name: given[name] for name in ("text", "lines", "fix", "kernel", "scan", "contiguous", "expert")}
     named |= {name: given[name] for name in ("require", "forbid", "allow", "no_repeat", "final_temperature")}
-    named |= {name: given[name] for name in ("proposal_temperature", "top_k", "out", "checkpoint_every")}
+    named |= {name: given[name] for name in ("proposal_temperature", "top_k", "out", "checkpoint_every", "resume")}
+    named["offset_from"] = given["offset_from"]
     foreign = {f"--{'from' if name == 'lines' else name.replace('_', '-')}": value for name, value in named.items()}
     _check_outputs(given["output"], None, None, given["overwrite"])
     settings: dict[str, Any] = {name: given[name] for name in ("sampler", "noise", "top_p", "remasking")}
@@ -295,15 +314,18 @@ def _alphabet(format: str | None, lines: str | None, output: str | None) -> str:
 
 
 def _texts(lines: str, text: list[str] | None, format: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The texts of a file, none of them empty, and their names if it has some."""
-    from maskropolis.errors import InputError
-    from maskropolis.records import read_records
+    """The texts of a file, none of them empty, and their names if it has some: for a run that holds them all."""
+    from itertools import islice
 
-    if text:
-        raise InputError("expected one of --from and --text; got both")
-    records = list(read_records(lines, format=format))
-    if not records:
-        raise InputError(f"the file '{lines}' has no lines; expected one text a line")
+    from maskropolis.app.line_sampling import MOST_IN_A_RUN, read
+    from maskropolis.errors import InputError
+
+    records = list(islice(read(lines, format, None, None, text), MOST_IN_A_RUN + 1))
+    if len(records) > MOST_IN_A_RUN:
+        raise InputError(
+            f"'{lines}' has more than {MOST_IN_A_RUN} lines, and the chains of a run folder are in memory together; "
+            "give --output FILE instead of --out: it takes any number of lines, and --resume goes on with it"
+        )
     names = tuple(str(record.other.get("name") or f"line_{record.line}") for record in records)
     named = any(record.other.get("name") for record in records)
     return tuple(record.text for record in records), names if named else ()
@@ -314,9 +336,9 @@ def _run_in_memory(prepared: Prepared, output: str | None, overwrite: bool) -> N
     from maskropolis.records import open_records
     from maskropolis.sampling import run_prepared
 
+    names = prepared.config.names
     with ExitStack() as stack:
         write = None if output is None else stack.enter_context(open_records(output, overwrite))
-    names = prepared.config.names
         result = run_prepared(prepared, keep=None if write is None else lambda records: write(named(records, names)))
     if output is None:
         show(named(result.records, names), prepared.model.codec.format)
@@ -341,6 +363,24 @@ def _numbers(text: str | None) -> tuple[int, ...]:
         raise InputError(
             f"length {json.dumps(text)} is malformed; expected whole numbers such as 12 or 8,12,16"
         ) from None
+
+
+def _with_offset(model: HuggingFaceMaskedLM, config: SamplingConfig, source: str) -> SamplingConfig:
+    """The configuration with the offset that the lines of a file give, said on standard error."""
+    from dataclasses import replace
+
+    from maskropolis.errors import InputError
+    from maskropolis.infilling import offset_of_texts
+    from maskropolis.records import Fields, read_records
+
+    if config.kernel.partition(":")[0] != "resize" or "offset=" in config.kernel:
+        raise InputError("--offset-from sets the offset of --kernel resize, which may not be given as well")
+    texts = [record.text for record in read_records(source, Fields(skip_empty=True))]
+    if not texts:
+        raise InputError(f"the file '{source}' has no lines; expected texts of several lengths")
+    offset = offset_of_texts(model, config.energy, texts)
+    typer.echo(f"offset {offset:g} nats a token: the slope of E over n on {len(texts)} texts", err=True)
+    return replace(config, kernel=_with_settings(config.kernel, offset=offset))
 
 
 def _with_settings(kernel: str | None, **settings: Any) -> str:

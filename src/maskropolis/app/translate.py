@@ -8,7 +8,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -134,13 +133,14 @@ class _Job:
     def run(
         self, lines: Iterator[Line], output: str, resume: bool, overwrite: bool, references: list[str] | None
     ) -> None:
+        from maskropolis.app.partial import partial_told
         from maskropolis.chains.line_output import open_lines
         from maskropolis.translation import CHUNK, Work, signature, translate_lines
 
         said = signature(self.model, self.decoding)
         form = f"{said}|form:{'json' if self.as_json else 'detokenised' if self.detokenise else 'text'}"
         total, began, texts = Work(), time.perf_counter(), list[str]()
-        with _partial_told(output), open_lines(output, form, resume=resume, overwrite=overwrite) as out:
+        with partial_told(output), open_lines(output, form, resume=resume, overwrite=overwrite) as out:
             skipped = sum(1 for _ in itertools.islice(lines, out.done))
             if skipped:
                 print(f"resumed after {skipped} lines", file=sys.stderr)
@@ -250,24 +250,6 @@ def _written_at_the_end(write: Callable[[list[str]], None]) -> Iterator[Callable
         yield add
     finally:
         flush()
-
-
-@contextlib.contextmanager
-def _partial_told(output: str) -> Iterator[None]:
-    """Says how to go on when a job ends early."""
-    from maskropolis.errors import MaskropolisError
-
-    try:
-        yield
-    except (MaskropolisError, KeyboardInterrupt) as error:
-        partial = Path(output + ".partial")
-        if output != "-" and partial.is_file():
-            hint = f"what was done is in '{partial}'; go on with --resume"
-            if isinstance(error, KeyboardInterrupt):
-                print(hint, file=sys.stderr)
-            elif "--resume" not in str(error) and "--overwrite" not in str(error):
-                error.args = (f"{error}; {hint}",)
-        raise
 
 
 def _summary(work: Work, seconds: float) -> str:

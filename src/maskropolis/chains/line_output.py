@@ -1,7 +1,7 @@
 """A text output of which a job that was stopped can write the rest: `path.partial` and beside it how far it got.
 
-The lines go to `path.partial`, and after every portion `path.partial.json` says how many lines and bytes are sure. When
-the job ends, the partial file becomes `path`.
+The lines go to `path.partial`, and after every portion `path.partial.json` says how many lines of the input are
+answered and how many bytes are sure. When the job ends, the partial file becomes `path`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from maskropolis.records import STANDARD, check_output
 
 
 class LineOutput:
-    """`done`: lines that an earlier job left. `write` adds lines and makes them sure."""
+    """`done`: lines of the input that an earlier job answered. `write` adds lines and makes them sure."""
 
     def __init__(self, stream: IO[bytes], done: int, note: Path | None, signature: str) -> None:
         self.done, self._stream, self._note, self._signature = done, stream, note, signature
         self._lines = done
 
-    def write(self, lines: Sequence[str]) -> None:
+    def write(self, lines: Sequence[str], answered: int | None = None) -> None:
+        """`answered`: how many lines of the input they answer, by default one each."""
         self._stream.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
         self._stream.flush()
-        self._lines += len(lines)
+        self._lines += len(lines) if answered is None else answered
         if self._note is not None:
             progress = {"signature": self._signature, "lines": self._lines, "bytes": self._stream.tell()}
             write_json(self._note, progress)

@@ -18,6 +18,7 @@ from maskropolis.errors import NumericalError
 from maskropolis.kernels.base import Kernel, State
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.sequences import Sequences
+from maskropolis.targets.schedule import Schedule
 from maskropolis.targets.steered import steering
 
 T = TypeVar("T")
@@ -53,29 +54,35 @@ class Prepared:
         return replace(self, plan=replace(self.plan, steps=steps))
 
 
-def prepare(model: HuggingFaceMaskedLM, config: SamplingConfig) -> Prepared:
+def prepare(
+    model: HuggingFaceMaskedLM, config: SamplingConfig, kernel: Kernel | None = None, first: int = 0
+) -> Prepared:
     """Build the kernel, fill the starts, evaluate the first state. Raises `InputError` before the model is run.
 
-    A chain whose logits are NaN or infinite already here is left out, with a notice; `NumericalError` if all are.
+    `kernel` is that of `config`, where it is built already. `first` is the index of the first chain, where these chains
+    are some of a run's. A chain whose logits are NaN or infinite already here is left out, with a notice;
+    `NumericalError` if all are.
     """
-    kernel, blank, plan = check(model, config)
+    kernel, blank, plan = check(model, config, kernel)
     notices: list[str] = []
 
     def filled(sequences: Sequences, chains: Tensor) -> Sequences:
         return fill_chains(model, sequences, config.start, config.seed, chains.tolist(), kernel.energy)
 
-    sequences, chains = _for_survivors(filled, blank, torch.arange(len(blank)), notices)
+    sequences, chains = _for_survivors(filled, blank, torch.arange(first, first + len(blank)), notices)
     steered = steering(kernel.energy)
     if steered is not None:
-        require_supported(steered, sequences)
-        require_movable(model, steered, sequences)
+        require_supported(steered, sequences, chains)
+        require_movable(model, steered, sequences, chains)
     state, chains = _for_survivors(lambda rows, _: kernel.init(model, rows), sequences, chains, notices)
     return Prepared(model, config, kernel, state, chains, plan, tuple(notices))
 
 
-def check(model: HuggingFaceMaskedLM, config: SamplingConfig) -> tuple[Kernel, Sequences, Plan]:
+def check(
+    model: HuggingFaceMaskedLM, config: SamplingConfig, kernel: Kernel | None = None
+) -> tuple[Kernel, Sequences, Plan]:
     """Kernel, chains with masks not filled yet, and plan. Raises `InputError`; the model is not run."""
-    kernel = config.make_kernel(model)
+    kernel = config.make_kernel(model) if kernel is None else kernel
     given = config.lengths or config.templates or config.texts
     blank = blank_chains(
         model,
@@ -117,15 +124,23 @@ def _plan(config: SamplingConfig, kernel: Kernel, free: int) -> Plan:
 
 
 def signature(model: HuggingFaceMaskedLM, config: SamplingConfig, kernel: Kernel, plan: Plan) -> str:
-    target = "exact" if kernel.exact and plan.schedule.constant else "annealed" if kernel.exact else "no target"
+    steps = f"{plan.steps}(burn-in {plan.burn_in}, thin {plan.thin})"
+    return signature_of(model, config, kernel, plan.schedule, str(config.chains), steps)
+
+
+def signature_of(
+    model: HuggingFaceMaskedLM, config: SamplingConfig, kernel: Kernel, schedule: Schedule, chains: str, steps: str
+) -> str:
+    """`chains` and `steps` in words."""
+    target = "exact" if kernel.exact and schedule.constant else "annealed" if kernel.exact else "no target"
     parts = {
         "model": f"{model.name}@{model.fingerprint()[:12]}",
         "energy": config.energy if kernel.energy is None else kernel.energy.name,
         "kernel": f"{kernel.signature()}[{target}]",
-        "temperature": plan.schedule.signature(),
+        "temperature": schedule.signature(),
         "start": config.start,
-        "chains": config.chains,
-        "steps": f"{plan.steps}(burn-in {plan.burn_in}, thin {plan.thin})",
+        "chains": chains,
+        "steps": steps,
         "seed": config.seed,
         "version": __version__,
     }

@@ -12,9 +12,9 @@ from maskropolis.chains.driver import Tick
 class Progress:
     """A context manager; `show` is called after every step. Nothing is printed unless `wanted` or on a terminal."""
 
-    def __init__(self, steps: int, wanted: bool | None = None) -> None:
+    def __init__(self, steps: int, wanted: bool | None = None, what: str = "sampling") -> None:
         self._on = sys.stderr.isatty() if wanted is None else wanted
-        self._steps = steps
+        self._steps, self._what = steps, what
         self._bar: Any = None
         self._task: Any = None
 
@@ -25,7 +25,7 @@ class Progress:
             from rich.progress import Progress as Bar
 
             self._bar = Bar(
-                TextColumn("sampling"),
+                TextColumn(self._what),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[report]}"),
@@ -33,7 +33,7 @@ class Progress:
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task("sampling", total=self._steps, report="")
+            self._task = self._bar.add_task(self._what, total=self._steps, report="")
             self._bar.start()
         return self
 

@@ -37,3 +37,8 @@ class Totals:
         self.decisions += len(tick.info.accepted)
         self.seconds += seconds
         self.notices += [f"{error}; the other chains go on" for error in tick.failed]
+
+    def add(self, other: Totals) -> None:
+        """The counters of other steps; not their notices."""
+        for name in ("rows", "samples", "accepted", "decisions", "seconds"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))

@@ -103,23 +103,27 @@ def _fits(model: MaskedLM, energy: SteeredEnergy, row: Sequences, start: int, lo
     return True
 
 
-def require_supported(energy: SteeredEnergy, sequences: Sequences) -> None:
-    """Raises `InputError` for a start outside the support, naming what it breaks, and for an infinite expert."""
+def require_supported(energy: SteeredEnergy, sequences: Sequences, chains: Tensor) -> None:
+    """Raises `InputError` for a start outside the support, naming what it breaks, and for an infinite expert.
+
+    `chains` [C] is the run's index of each row.
+    """
     texts = energy.decode(sequences)
     for part in energy.constraints.parts:
         broken = (~part.holds(sequences, texts)).nonzero()[:, 0].tolist()
         if broken:
             raise InputError(
-                f"the start of chain {broken[0]} breaks the constraint {part.name}: {texts[broken[0]][:60]!r}; "
+                f"the start of chain {chains[broken[0]]} breaks the constraint {part.name}: {texts[broken[0]][:60]!r}; "
                 "expected a start for which it holds, or blanks to fill"
             )
     forbidden = (energy.offset(sequences) == torch.inf).nonzero()[:, 0].tolist()
     if forbidden:
-        raise InputError(f"an expert forbids the start of chain {forbidden[0]}: {texts[forbidden[0]][:60]!r}")
+        raise InputError(f"an expert forbids the start of chain {chains[forbidden[0]]}: {texts[forbidden[0]][:60]!r}")
 
 
-def require_movable(model: MaskedLM, energy: SteeredEnergy, sequences: Sequences) -> None:
-    """Raises `InputError` for a chain in which no free position can take another token than it has."""
+def require_movable(model: MaskedLM, energy: SteeredEnergy, sequences: Sequences, chains: Tensor) -> None:
+    """Raises `InputError` for a chain in which no free position can take another token than it has; see
+    `require_supported`."""
     if not len(energy.constraints):
         return
     stuck = torch.ones(len(sequences), dtype=torch.bool, device=sequences.device)
@@ -129,7 +133,7 @@ def require_movable(model: MaskedLM, energy: SteeredEnergy, sequences: Sequences
             continue
         stuck[index] = allowed_at(energy, model, sequences.rows(index), t[index]).sum(1) < 2
     if bool(stuck.any()):
-        chain = int(stuck.nonzero()[0, 0])
+        chain = int(chains[int(stuck.nonzero()[0, 0])])
         raise InputError(
             f"chain {chain} cannot move: the constraints {', '.join(energy.constraints.names)} leave every free token "
             "no choice; relax one, or make the text longer"
