@@ -12,6 +12,7 @@ from exactness_cases import VARIANTS, Variant
 from maskropolis.kernels import KERNELS, Kernel
 from maskropolis.kernels.proposal import MaskedProposal
 from maskropolis.kernels.specification import build_kernel
+from maskropolis.models.differentiable import ROWS
 from maskropolis.models.tabular import TabularMaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences, concatenate
@@ -53,6 +54,7 @@ class Textbook:
     def __init__(self, model: TabularMaskedLM, free: list[bool], energy: str, temperature: float) -> None:
         self.model, self.free = model, [t for t, may in enumerate(free) if may]
         self.energy_name, self.temperature = energy, temperature
+        self.known: dict[tuple[int, ...], float] = {}
 
     def conditional(self, tokens: list[int], masked: list[int], at: int) -> np.ndarray:
         row = torch.tensor([[self.model.mask_token if t in masked else w for t, w in enumerate(tokens)]])
@@ -60,6 +62,11 @@ class Textbook:
         return self.model.logits(Sequences(row, yes, yes), torch.tensor([[at]]))[0, 0].numpy()
 
     def energy(self, tokens: list[int]) -> float:
+        if tuple(tokens) not in self.known:
+            self.known[tuple(tokens)] = self._energy(tokens)
+        return self.known[tuple(tokens)]
+
+    def _energy(self, tokens: list[int]) -> float:
         total = 0.0
         for t in self.free:
             logits = self.conditional(tokens, [t], t)
@@ -115,7 +122,51 @@ def path(book: Textbook, x: list[int], u: list[float], k: int, **settings) -> li
     return book.decide(x, now, forward, backward, u[2 * k])
 
 
-TEXTBOOK = {"single-site": (single_site, {}), "block": (block, {"k": 2}), "path": (path, {"k": 3})}
+def pairs(book: Textbook, x: list[int], temperature=1.0, top_k=None) -> np.ndarray:
+    """exp(−(E(x with w at t) − E(x)) / 2ττ_q) [n, V−1], 0 for what is no move: for a table the gradient is exact."""
+    found = np.zeros((len(book.free), book.model.mask_token))
+    for j, t in enumerate(book.free):
+        q = book.proposal(x, [t], t, top_k=top_k)
+        for w in range(book.model.mask_token):
+            if w != x[t] and q[w] > 0 and q[x[t]] > 0:
+                change = book.energy([*x[:t], w, *x[t + 1 :]]) - book.energy(x)
+                found[j, w] = math.exp(-change / (2 * book.temperature * temperature))
+    return found
+
+
+def gwg(book: Textbook, x: list[int], u: list[float], **settings) -> list[int]:
+    weights = pairs(book, x, **settings)
+    if weights.sum() == 0:
+        return x
+    j = _category(weights.sum(1) / weights.sum(), u[0])
+    t, w = book.free[j], _category(weights[j] / weights[j].sum(), u[1])
+    new = [*x[:t], w, *x[t + 1 :]]
+    back = pairs(book, new, **settings)
+    return book.decide(x, new, weights[j, w] / weights.sum(), back[j, x[t]] / back.sum(), u[2])
+
+
+def discrete_langevin(book: Textbook, x: list[int], u: list[float], step_size: float, **settings) -> list[int]:
+    def factors(y: list[int]) -> np.ndarray:
+        found = pairs(book, y, **settings) * math.exp(-1 / step_size)
+        for j, t in enumerate(book.free):
+            found[j, y[t]] = 1
+        return found / found.sum(1, keepdims=True)
+
+    new, forth = list(x), factors(x)
+    for j, t in enumerate(book.free):
+        new[t] = _category(forth[j], u[1 + j])
+    back, every = factors(new), range(len(book.free))
+    forward = math.prod(forth[j, new[book.free[j]]] for j in every)
+    return book.decide(x, new, forward, math.prod(back[j, x[book.free[j]]] for j in every), u[-1])
+
+
+TEXTBOOK = {
+    "single-site": (single_site, {}),
+    "block": (block, {"k": 2}),
+    "path": (path, {"k": 3}),
+    "gwg": (gwg, {}),
+    "discrete-langevin": (discrete_langevin, {"step_size": 1.5}),
+}
 
 
 @pytest.mark.parametrize("energy", ["raw", "norm"])
@@ -219,6 +270,10 @@ def test_rows_are_counted_as_the_model_sees_them() -> None:
         def logits(self, sequences: Sequences, positions: torch.Tensor) -> torch.Tensor:
             self.seen += len(sequences)
             return super().logits(sequences, positions)
+
+        def logits_and_slopes(self, sequences: Sequences, *rest) -> tuple[torch.Tensor, torch.Tensor]:
+            self.seen += ROWS * len(sequences)  # forward, and a backward pass that counts as two
+            return super().logits_and_slopes(sequences, *rest)
 
     for variant in VARIANTS:
         plain = _model()

@@ -39,6 +39,8 @@ EXACT = [
     "delayed",
     "delayed:kernel=single-site,surrogate=grouped/2",
     "mixture:single-site=2,block(k=3)=1,informed=1",
+    "gwg",
+    "discrete-langevin:step_size=2",
 ]
 
 

@@ -64,8 +64,7 @@ class CausalAsMasked(HuggingFaceMaskedLM):
     def output_layer(self) -> str:
         return "asked positions" if self._head is not None else "all positions"
 
-    @torch.inference_mode()
-    def logits(self, sequences: Sequences, positions: Tensor) -> Tensor:
+    def _forward(self, sequences: Sequences, positions: Tensor) -> Tensor:
         """Logits [N, K, V] float32 at `positions` [N, K]."""
         where = (positions - 1).clamp(min=0) if self.shift else positions
         attention = self._attention(sequences.attention)

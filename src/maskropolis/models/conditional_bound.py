@@ -14,6 +14,7 @@ from maskropolis.errors import InputError
 from maskropolis.models.conditional import framed_rows, free_tokens
 from maskropolis.models.conditional_network import ConditionalNetwork, Memory
 from maskropolis.models.conditional_text import TranslationCodec
+from maskropolis.models.differentiable import Term, slopes_through, vectors_of
 from maskropolis.models.protocol import Budget
 from maskropolis.sequences import Sequences
 
@@ -112,6 +113,20 @@ class BoundMaskedLM:
     @torch.inference_mode()
     def logits(self, sequences: Sequences, positions: Tensor) -> Tensor:
         """Logits [N, K, V] float32 at `positions` [N, K]."""
+        return self._decoded(sequences, positions)
+
+    @cached_property
+    def input_vectors(self) -> Tensor:
+        """See `DifferentiableMaskedLM`."""
+        return vectors_of(self._network.embed, self.vocabulary_size, self.device)
+
+    def logits_and_slopes(
+        self, sequences: Sequences, positions: Tensor, tokens: Tensor, term: Term
+    ) -> tuple[Tensor, Tensor]:
+        """See `DifferentiableMaskedLM`."""
+        return slopes_through(self._network.embed, self._decoded, sequences, positions, tokens, term)
+
+    def _decoded(self, sequences: Sequences, positions: Tensor) -> Tensor:
         source = sequences.source
         if source is None:
             source = torch.zeros(len(sequences), dtype=torch.long, device=self.device)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from maskropolis.errors import InputError
 from maskropolis.models.conditional import framed_rows, free_tokens
+from maskropolis.models.differentiable import Term
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.models.text import require_text
 from maskropolis.sequences import Sequences
@@ -122,6 +123,17 @@ class PrefixBound:
     def logits(self, sequences: Sequences, positions: Tensor) -> Tensor:
         """Those of the plain model: the source is in the row."""
         return self._model.logits(sequences, positions)
+
+    @property
+    def input_vectors(self) -> Tensor:
+        """Those of the plain model."""
+        return self._model.input_vectors
+
+    def logits_and_slopes(
+        self, sequences: Sequences, positions: Tensor, tokens: Tensor, term: Term
+    ) -> tuple[Tensor, Tensor]:
+        """Those of the plain model."""
+        return self._model.logits_and_slopes(sequences, positions, tokens, term)
 
     def predicted_lengths(self, beam: int) -> list[list[int]]:
         """Lengths around the expected one, nearest first."""

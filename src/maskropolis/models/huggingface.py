@@ -14,6 +14,7 @@ from torch import Tensor
 from maskropolis.errors import ModelError
 from maskropolis.models.alphabets import codec_for
 from maskropolis.models.cpu_products import products_for
+from maskropolis.models.differentiable import Term, slopes_through, vectors_of
 from maskropolis.models.last_layer import LastLayerAtPositions, last_layer
 from maskropolis.models.loading import DTYPES, Options, load
 from maskropolis.models.noise_conditioning import MODULE, NoiseConditioning, load_conditioning
@@ -101,6 +102,17 @@ class HuggingFaceMaskedLM:
         """Logits [N, K, V] float32 at `positions` [N, K]."""
         with self._products or nullcontext():
             return self._forward(sequences, positions)
+
+    @cached_property
+    def input_vectors(self) -> Tensor:
+        """See `DifferentiableMaskedLM`."""
+        return vectors_of(self.model.get_input_embeddings(), self.vocabulary_size, self._device)
+
+    def logits_and_slopes(
+        self, sequences: Sequences, positions: Tensor, tokens: Tensor, term: Term
+    ) -> tuple[Tensor, Tensor]:
+        """See `DifferentiableMaskedLM`. Raises `ModelError` where the tokens do not enter by one embedding layer."""
+        return slopes_through(self.model.get_input_embeddings(), self._forward, sequences, positions, tokens, term)
 
     def _forward(self, sequences: Sequences, positions: Tensor) -> Tensor:
         attention = None if bool(sequences.attention.all()) else sequences.attention.long()

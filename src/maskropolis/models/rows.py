@@ -7,19 +7,24 @@ evaluated here.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from maskropolis.errors import NumericalError
+from maskropolis.models.differentiable import DifferentiableMaskedLM, Term
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.sequences import Sequences
 
 PADDING = 0.05  # of the tokens of a batch, at most
 SMALL = 512  # tokens
+WITH_GRADIENT = 0.25  # of the token budget, for a batch whose gradient is wanted
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,28 +61,60 @@ def batches(model: MaskedLM, sequences: Sequences, rows: Rows) -> Iterator[tuple
     When memory runs out, the token budget of the model is halved and the same rows are tried again.
     Raises `NumericalError` with the chains that met NaN or infinite logits.
     """
+    logits_a_row = rows.asked.shape[1] * model.vocabulary_size
+    for index, logits in _packed(model, sequences, rows, logits_a_row, _forward):
+        _require_finite(logits, rows.chain[index])
+        yield index, logits
+
+
+def gradient_batches(
+    model: DifferentiableMaskedLM, sequences: Sequences, rows: Rows, term: Term
+) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor]]]:
+    """As `batches` for rows that ask at one position each, with the slopes of term(logits, token that stands there).
+
+    Yields (index [n], (logits [n, V], slopes [n, t, H])), where t is the longest of these rows. A batch holds a quarter
+    of the tokens of `batches`, because every layer's values are held for the way back.
+    """
+
+    def both(_: MaskedLM, of: Sequences, some: Rows, width: int) -> tuple[Tensor, Tensor]:
+        copies, at = _copies(of, some, width), some.asked[:, 0]
+        return model.logits_and_slopes(copies.masked(some.masked, model.mask_token), at, copies.tokens_at(at), term)
+
+    for index, (logits, slopes) in _packed(model, sequences, rows, model.vocabulary_size, both, WITH_GRADIENT):
+        _require_finite(logits[:, None], rows.chain[index])
+        _require_finite(slopes.abs(), rows.chain[index], "gradients")
+        yield index, (logits, slopes)
+
+
+def _packed(
+    model: MaskedLM,
+    sequences: Sequences,
+    rows: Rows,
+    logits_a_row: int,
+    compute: Callable[[MaskedLM, Sequences, Rows, int], Found],
+    share: float = 1.0,
+) -> Iterator[tuple[Tensor, Found]]:
+    """(index [n] into rows, what `compute` makes of those n rows), under `share` of the token budget."""
     if not len(rows):
         return
     lengths = sequences.lengths[rows.chain]
     order = torch.argsort(lengths, descending=True, stable=True)
     sorted_lengths = lengths[order].tolist()
     ends = list(accumulate(sorted_lengths, initial=0))
-    logits_a_row = rows.asked.shape[1] * model.vocabulary_size
     start = 0
     while start < len(sorted_lengths):
         width = sorted_lengths[start]
-        most = max(1, min(model.budget.tokens // width, model.budget.logits // logits_a_row))
+        most = max(1, min(int(share * model.budget.tokens) // width, model.budget.logits // logits_a_row))
         stop = _last_that_fits(ends, start, min(len(sorted_lengths), start + most), model.padding_safe)
         index = order[start:stop]
         try:
-            logits = _forward(model, sequences, rows.at(index), width)
+            found = compute(model, sequences, rows.at(index), width)
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not _out_of_memory(error) or stop - start == 1:
                 raise
-            model.budget.tokens = max(1, (stop - start) // 2 * width)
+            model.budget.tokens = max(1, int((stop - start) // 2 * width / share))
             continue
-        _require_finite(logits, rows.chain[index])
-        yield index, logits
+        yield index, found
         start = stop
 
 
@@ -98,9 +135,12 @@ def _last_that_fits(ends: list[int], start: int, stop: int, padding_safe: bool) 
 
 
 def _forward(model: MaskedLM, sequences: Sequences, rows: Rows, width: int) -> Tensor:
+    return model.logits(_copies(sequences, rows, width).masked(rows.masked, model.mask_token), rows.asked)
+
+
+def _copies(sequences: Sequences, rows: Rows, width: int) -> Sequences:
     copies = sequences.rows(rows.chain)
-    copies = Sequences(copies.tokens[:, :width], copies.free[:, :width], copies.attention[:, :width], copies.source)
-    return model.logits(copies.masked(rows.masked, model.mask_token), rows.asked)
+    return Sequences(copies.tokens[:, :width], copies.free[:, :width], copies.attention[:, :width], copies.source)
 
 
 def _out_of_memory(error: BaseException) -> bool:
@@ -110,8 +150,8 @@ def _out_of_memory(error: BaseException) -> bool:
     return "out of memory" in text or "can't allocate memory" in text or "not enough memory" in text
 
 
-def _require_finite(logits: Tensor, chain: Tensor) -> None:
+def _require_finite(values: Tensor, chain: Tensor, what: str = "logits") -> None:
     """A whole row of −inf, a +inf or a NaN is an error; single −inf logits (impossible tokens) are not."""
-    good = logits.amax(-1).isfinite().all(-1)
+    good = values.amax(-1).isfinite().all(-1)
     if not bool(good.all()):
-        raise NumericalError("the model returned NaN or infinite logits", chains=chain[~good].unique().tolist())
+        raise NumericalError(f"the model returned NaN or infinite {what}", chains=chain[~good].unique().tolist())

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from maskropolis.errors import InputError
+from maskropolis.models.differentiable import Term, is_differentiable
 from maskropolis.models.protocol import Budget, MaskedLM
 from maskropolis.sequences import Sequences
 
@@ -37,6 +39,7 @@ class ShortlistMaskedLM:
         self.budget = Budget()
         self._model = model
         self._memory: dict[tuple[tuple[int, ...], int | None, int], Tensor] = {}
+        self._slopes: dict[tuple[Term, tuple[int, ...], int | None, int, int], Tensor] = {}
 
     @property
     def device(self) -> torch.device:
@@ -66,16 +69,57 @@ class ShortlistMaskedLM:
                 out[row, column] = self._memory[key]
         return out
 
+    @property
+    def input_vectors(self) -> Tensor:
+        """[V, H]; zero for "any other token", which nothing reads."""
+        if not is_differentiable(self._model):
+            raise InputError(f"model '{self.name}' gives no gradients")
+        kept = self._model.input_vectors[self.kept]
+        return torch.cat([kept, torch.zeros_like(kept[:1])]).cpu()
+
+    def logits_and_slopes(
+        self, sequences: Sequences, positions: Tensor, tokens: Tensor, term: Term
+    ) -> tuple[Tensor, Tensor]:
+        """See `DifferentiableMaskedLM`. Slopes are computed once and remembered as conditionals are."""
+        logits = self.logits(sequences, positions[:, None])[:, 0]
+        out = torch.zeros(*sequences.tokens.shape, self.input_vectors.shape[1], dtype=self.input_vectors.dtype)
+        sources = [None] * len(sequences) if sequences.source is None else sequences.source.tolist()
+        rows = zip(
+            sequences.tokens.tolist(), sequences.lengths.tolist(), sources, positions.tolist(), tokens.tolist(),
+            strict=True,
+        )  # fmt: skip
+        for row, (ids, length, source, position, token) in enumerate(rows):
+            key = (term, tuple(ids[:length]), source, position, token)
+            if key not in self._slopes:
+                self._slopes[key] = self._slope(sequences.rows(torch.tensor([row])), length, position, token, term)
+            out[row, :length] = self._slopes[key]
+        return logits, out
+
     def _compute(self, one: Sequences, length: int, position: int) -> Tensor:
+        asked = torch.tensor([[position]], device=self._model.device)
+        return self._narrowed(self._model.logits(self._wide(one, length), asked)[0]).cpu()[0]
+
+    def _slope(self, one: Sequences, length: int, position: int, token: int, term: Term) -> Tensor:
+        assert is_differentiable(self._model)
+        asked, narrow = (torch.tensor([number], device=self._model.device) for number in (position, token))
+
+        def of_wide(logits: Tensor, tokens: Tensor) -> Tensor:
+            return term(self._narrowed(logits), narrow.clone())
+
+        return self._model.logits_and_slopes(self._wide(one, length), asked, self.kept[narrow], of_wide)[1][0].cpu()
+
+    def _wide(self, one: Sequences, length: int) -> Sequences:
+        """The first `length` tokens in the ids of the whole model."""
         device = self._model.device
         tokens = self.kept[one.tokens[:, :length].to(device)]
         free, attention = one.free[:, :length].to(device), one.attention[:, :length].to(device)
-        source = None if one.source is None else one.source.to(device)
-        asked = torch.tensor([[position]], device=device)
-        full = self._model.logits(Sequences(tokens, free, attention, source), asked)[0, 0].double()
-        rest = full.clone()
-        rest[self.kept] = -torch.inf
-        return torch.cat([full[self.kept], rest.logsumexp(0)[None]]).cpu()
+        return Sequences(tokens, free, attention, None if one.source is None else one.source.to(device))
+
+    def _narrowed(self, logits: Tensor) -> Tensor:
+        """[N, V] float64 from the logits of the whole model: those that are kept, and what the others sum up to."""
+        wide, kept = logits.double(), self.kept.clone()  # a tensor made in inference mode could not be differentiated
+        rest = wide.index_fill(1, kept, -torch.inf)
+        return torch.cat([wide[:, kept], rest.logsumexp(1, keepdim=True)], 1)
 
     def fingerprint(self) -> str:
         return self._model.fingerprint()

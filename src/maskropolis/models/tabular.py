@@ -7,8 +7,11 @@ import hashlib
 import torch
 from torch import Tensor
 
+from maskropolis.models.differentiable import Term
 from maskropolis.models.protocol import Budget
 from maskropolis.sequences import Sequences
+
+_HUGE = 1e6  # nats
 
 
 class TabularMaskedLM:
@@ -68,6 +71,30 @@ class TabularMaskedLM:
 
     def logits(self, sequences: Sequences, positions: Tensor) -> Tensor:
         """[N, K, V] float64."""
+        return self._looked_up(sequences, positions)
+
+    @property
+    def input_vectors(self) -> Tensor:
+        """The one-hots themselves [V, V]."""
+        return torch.eye(self.vocabulary_size, dtype=torch.float64)
+
+    def logits_and_slopes(
+        self, sequences: Sequences, positions: Tensor, tokens: Tensor, term: Term
+    ) -> tuple[Tensor, Tensor]:
+        """Logits [N, V] and slopes [N, T, V] of the multilinear extension of the term in the one-hots.
+
+        Its derivative with respect to token w at s is the term of the row that reads w at s, as it stands in the table;
+        so first-order differences along one position are exact. Infinite terms are cut to a large number.
+        """
+        rows, width, size = len(sequences), sequences.width, self.vocabulary_size
+        each = torch.arange(rows).repeat_interleave(width * size)
+        place = torch.arange(width).repeat_interleave(size).repeat(rows)
+        token = torch.arange(size).repeat(rows * width)
+        there = self._looked_up(sequences.rows(each).with_tokens(place, token), positions[each, None])[:, 0]
+        slopes = torch.nan_to_num(term(there, tokens[each]), nan=_HUGE, posinf=_HUGE, neginf=-_HUGE)
+        return self._looked_up(sequences, positions[:, None])[:, 0], slopes.view(rows, width, size)
+
+    def _looked_up(self, sequences: Sequences, positions: Tensor) -> Tensor:
         out = torch.empty(*positions.shape, self.vocabulary_size, dtype=torch.float64)
         for length in sequences.lengths.unique().tolist():
             if length not in self.tables:
