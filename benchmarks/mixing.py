@@ -42,6 +42,9 @@ KERNELS = (
     "informed",
     "informed:balancing=sqrt",
     "mixture:informed=1,single-site=1",
+    "gwg",
+    "gwg:top_k=50",
+    "discrete-langevin:top_k=50",
     "tempering:kernel=informed",
 )
 REACTION = "CC(=O)Cl.NCC>>CC(=O)NCC"

@@ -1,6 +1,7 @@
 """Model rows evaluated per step and chain, by kernel and shortcut, on the bundled model: the unit of cost, counted.
 
-n free positions, k changes. Without shortcuts a single-site step is n + 1 rows: one for the proposal, n for E(x').
+n free positions, k changes; a row with its gradient counts as three. Without shortcuts a single-site step is n + 1
+rows: one for the proposal, n for E(x').
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ MOST = {
     "path": ("path", N + 2),
     "delayed": ("delayed", N + 4),
     "informed": ("informed", N - 1),
+    "gwg": ("gwg", 3 * N),
+    "discrete-langevin": ("discrete-langevin", 3 * N),
     "tempering": ("tempering", 2 * (N - 1)),
 }
 
