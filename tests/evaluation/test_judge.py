@@ -126,7 +126,10 @@ def test_a_start_that_the_tokenizer_adds_is_used_once(judge: Judge) -> None:
 
 
 def test_bad_texts_are_named_after_the_good_ones(judge: Judge) -> None:
-    for bad, message in (("", "text 3 cannot be judged: it has 0 tokens"), ("a" * 70, "71 tokens, the judge takes 64")):
+    for bad, message in (
+        ("", "text 3, '', cannot be judged: it has 0 tokens"),
+        ("a" * 70, "71 tokens, the judge takes 64"),
+    ):
         found = []
         with pytest.raises(InputError, match=message):
             for one in judge.judge(["cat", "the", bad, "cat"]):

@@ -23,6 +23,7 @@ from torch import Tensor
 from maskropolis.errors import InputError, NumericalError
 from maskropolis.evaluation.judge_loading import load_causal
 from maskropolis.models.loading import DTYPES, Options
+from maskropolis.models.text import shorten
 
 SEPARATOR = "<|endoftext|>"
 """What stands between documents in the training text of GPT-2 and its many descendants."""
@@ -160,13 +161,12 @@ class Judge:
         """[1 + T] ids: the start (or the first token, if there is no start) and the tokens to score."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         given = ids if self.start is None else [self.start, *ids]
+        shown = f"text {number}, {shorten(text)!r}, cannot be judged"
         if len(given) < 2:
             least = "one token" if self.start is not None else "two tokens, as this judge has no start token"
-            raise InputError(f"text {number} cannot be judged: it has {len(ids)} tokens, expected at least {least}")
+            raise InputError(f"{shown}: it has {len(ids)} tokens, expected at least {least}")
         if self.limit is not None and len(given) > self.limit:
-            raise InputError(
-                f"text {number} cannot be judged: {len(given)} tokens, the judge takes {self.limit}; divide the text"
-            )
+            raise InputError(f"{shown}: {len(given)} tokens, the judge takes {self.limit}; divide the text")
         return given
 
     def _judge_chunk(self, chunk: list[tuple[str, list[int]]], observe: Callable[[int], None]) -> Iterator[Judgement]:

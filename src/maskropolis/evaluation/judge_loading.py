@@ -42,7 +42,7 @@ def _load_gguf(file: Path, options: Options) -> tuple[Any, Any]:
         with quiet(), contextlib.redirect_stderr(io.StringIO()):
             tokenizer = AutoTokenizer.from_pretrained(options.tokenizer) if options.tokenizer else None
             tokenizer = tokenizer or AutoTokenizer.from_pretrained(**where)
-            model = AutoModelForCausalLM.from_pretrained(**where, dtype=DTYPES[options.dtype])
+            model: Any = AutoModelForCausalLM.from_pretrained(**where, dtype=DTYPES[options.dtype])
     except Exception as error:
         text = " ".join(str(error).split())[:300] or type(error).__name__
         raise ModelError(f"cannot load '{file}' as a causal language model: {text}") from None
