@@ -127,6 +127,8 @@ def _print(found: Ratings, raters: int, to_stderr: bool) -> None:
     console.print(_comparisons(found))
     if len(found.raters) < raters:
         console.print(f"note: {len(found.raters)} of {raters} sheets were given", markup=False)
+    if any(value != value for value in found.alpha.values()):
+        console.print("note: alpha needs two raters and answers that are not all the same", markup=False)
     console.print(f"\n{found.signature}", markup=False, style="dim", soft_wrap=True)
 
 

@@ -21,6 +21,9 @@ import numpy as np
 
 from maskropolis.errors import InputError
 
+_BATCH = 1 << 22
+"""Numbers resampled at a time: bounded memory."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -83,9 +86,10 @@ def of_sums(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of scipy where no interval exists: NaN says it
         found = bootstrap(
-        (above, below), statistic, paired=True, vectorized=True, method="percentile", rng=resampling.seed,
-        n_resamples=resampling.resamples, confidence_level=resampling.confidence, batch=max(1, (1 << 22) // len(above)),
-    ).confidence_interval  # fmt: skip
+            (above, below), statistic, paired=True, vectorized=True, method="percentile", rng=resampling.seed,
+            n_resamples=resampling.resamples, confidence_level=resampling.confidence,
+            batch=max(1, _BATCH // len(above)),
+        ).confidence_interval  # fmt: skip
     return Estimate(value, float(found.low), float(found.high))
 
 
