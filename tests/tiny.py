@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -86,3 +87,44 @@ def network(name: str, seed: int = 0) -> Any:
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     return model
+
+
+ESM_LETTERS = "LAGVSERTIDPKQNFYMHWCXBUZO"
+
+
+def esm_folder(folder: Path, seed: int = 0) -> Path:
+    """An ESM with random weights and its own letter tokenizer (not a fast one), saved."""
+    entries = ["<cls>", "<pad>", "<eos>", "<unk>", *ESM_LETTERS, ".", "-", "<null_1>", "<mask>"]
+    vocabulary = folder / "vocab.txt"
+    vocabulary.write_text("\n".join(entries))
+    tokenizer = hf.EsmTokenizer(str(vocabulary))
+    config = hf.EsmConfig(
+        vocab_size=len(entries), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=66, pad_token_id=1, mask_token_id=tokenizer.mask_token_id, token_dropout=True,
+        position_embedding_type="rotary", initializer_range=0.3,
+    )  # fmt: skip
+    return _saved(hf.EsmForMaskedLM, config, tokenizer, folder, seed)
+
+
+def antibody_folder(folder: Path, seed: int = 0) -> Path:
+    """A BERT whose tokenizer wants amino acids between spaces, as protein and antibody BERTs do, saved."""
+    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *ESM_LETTERS]
+    inner = Tokenizer(models.WordPiece({entry: i for i, entry in enumerate(entries)}, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer = hf.PreTrainedTokenizerFast(
+        tokenizer_object=inner, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]",
+    )  # fmt: skip
+    config = hf.BertConfig(**{**_SHAPE, "vocab_size": len(entries), "initializer_range": 0.3})
+    return _saved(hf.BertForMaskedLM, config, tokenizer, folder, seed)
+
+
+def _saved(family: Any, config: Any, tokenizer: Any, folder: Path, seed: int) -> Path:
+    torch.manual_seed(seed)
+    family(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -10,11 +10,15 @@ __version__ = "0.1.0"
 _PUBLIC: dict[str, str] = {
     "HuggingFaceMaskedLM": "maskropolis.models.huggingface",
     "Sequences": "maskropolis.sequences",
+    "entropy": "maskropolis.mutation",
+    "fill": "maskropolis.infilling",
     "generate": "maskropolis.generation",
     "load": "maskropolis.models",
+    "mutate": "maskropolis.mutation",
     "open_run": "maskropolis.chains.run_folder",
     "resume": "maskropolis.sampling",
     "sample": "maskropolis.sampling",
+    "sample_lines": "maskropolis.sampling",
     "score": "maskropolis.scoring",
 }
 """Public name -> module that defines it; imported on first use so that `import maskropolis` stays light."""
@@ -23,11 +27,15 @@ __all__ = [
     "HuggingFaceMaskedLM",
     "Sequences",
     "__version__",
+    "entropy",
+    "fill",
     "generate",
     "load",
+    "mutate",
     "open_run",
     "resume",
     "sample",
+    "sample_lines",
     "score",
 ]
 

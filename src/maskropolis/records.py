@@ -205,7 +205,8 @@ def _text(source: str, fields: Fields) -> Iterator[tuple[int, str]]:
 def _fasta(source: str, fields: Fields) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line of the header, name and joined sequence) of each record; lines that begin with ; are comments."""
     shown = "standard input" if source == STANDARD else source
-    first, name, parts = 0, "", []
+    first, name = 0, ""
+    parts: list[str] = []
     with _opened(source) as stream:
         for number, line in _lines(source, stream):
             line = line.strip()
@@ -338,7 +339,9 @@ def check_output(path: str, overwrite: bool = False) -> None:
         raise InputError(f"the output '{path}' exists; pass --overwrite to replace it")
     partial = target.with_name(target.name + ".partial")
     if partial.exists():
-        raise InputError(f"'{partial}' holds the results of an unfinished run; move it, or pass --overwrite")
+        can_go_on = partial.with_name(f"{partial.name}.json").exists()
+        how = "go on with it by --resume, or pass --overwrite" if can_go_on else "move it, or pass --overwrite"
+        raise InputError(f"'{partial}' holds the results of an unfinished run; {how}")
 
 
 @contextlib.contextmanager

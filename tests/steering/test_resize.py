@@ -16,7 +16,8 @@ from maskropolis.chains.markov import closed_classes, detailed_balance_error, in
 from maskropolis.chains.situations import tabular_situations
 from maskropolis.chains.transition import transition_of_states
 from maskropolis.errors import InputError
-from maskropolis.kernels.runs import deleted, inserted, run_ends, run_starts, slot_position
+from maskropolis.kernels.resize import gap_bounds
+from maskropolis.kernels.runs import deleted, inserted, run_ends, run_sizes, run_starts, slot_position
 from maskropolis.kernels.specification import build_kernel
 from maskropolis.models.tabular import TabularMaskedLM
 from maskropolis.randomness import Streams
@@ -232,3 +233,29 @@ def test_bad_settings(specification: str, message: str) -> None:
 def test_a_start_out_of_bounds_is_named(tiny_bert: Any) -> None:
     with pytest.raises(InputError, match="begins with 4 free tokens"):
         maskropolis.sample(tiny_bert, length=4, kernel="resize:longest=3")
+
+
+@pytest.mark.parametrize(("name", "gaps"), [("framed", "2-3"), ("two runs", "1-2/1"), ("two runs inside", "1/1-2")])
+def test_gaps_bound_each_run(name: str, gaps: str) -> None:
+    """Exact on the texts whose runs keep their bounds, and all of them are reached."""
+    of, kernel = network(TEMPLATES[name]), build_kernel(f"resize:gaps={gaps},offset=0.3", NORM)
+    every, bounds = all_lengths(of, template(TEMPLATES[name]), 3), gap_bounds(gaps)
+    sizes = run_sizes(every)[:, : len(bounds)].tolist()
+    inside = [all(a <= n <= b for n, (a, b) in zip(row, bounds, strict=True)) for row in sizes]
+    some = every.rows(torch.tensor(inside))
+    assert 3 < len(some) < len(every)
+    state = kernel._state(of, some, torch.full((len(some),), 3))
+    wanted = torch.softmax(kernel._log_target(some.free_counts, state.energy, 0.9), 0)
+    matrix = transition_of_states(of, kernel, state, 0.9)
+    assert invariance_error(matrix, wanted) < TOLERANCE and detailed_balance_error(matrix, wanted) < TOLERANCE
+    assert len(closed_classes(matrix)) == 1
+
+
+def test_gaps_that_do_not_fit(tiny_bert: Any) -> None:
+    for gaps, message in (
+        ("2", "begins with gaps of 1, 1"),
+        ("1/2", "begins with gaps of 1, 1"),
+        ("3-2/1", "≤ longest"),
+    ):
+        with pytest.raises(InputError, match=message):
+            maskropolis.sample(tiny_bert, template="the [MASK] sat on [MASK].", kernel=f"resize:gaps={gaps}")

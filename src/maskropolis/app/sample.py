@@ -164,7 +164,7 @@ def sample(
         int | None, _option(_DIFFUSION, "--levels", help="langevin: noise levels that share --steps. [default: 32]")
     ] = None,
     step_size: Annotated[
-        float | None, _option(_DIFFUSION, "--step-size", metavar="η", help="langevin: of σ². [default: 0.2]")
+        float | None, _option(_DIFFUSION, "--step-size", metavar="η", help="langevin: of σ². [default: 0.5]")
     ] = None,
     sigmas: Annotated[
         tuple[float, float] | None,
@@ -281,7 +281,7 @@ def _generate(given: dict[str, Any]) -> None:
     config = generation.configuration(given["method"], settings | {"block": given["block_size"]}, foreign)
     names = ("model", "tokenizer", "device", "dtype", "allow_pickle", "trust_remote_code", "token_budget")
     alphabet = _alphabet(given["format"], None, given["output"])
-    opened = options.open_model(*(given[name] for name in names), format=alphabet)
+    opened = options.open_model(**{name: given[name] for name in names}, format=alphabet)
     generation.run(opened, config, given["output"], given["overwrite"])
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from maskropolis.errors import InputError
 from maskropolis.kernels.base import Info, State, chains_named, describe, register
 from maskropolis.kernels.proposal import MaskedProposal, at
-from maskropolis.kernels.runs import deleted, inserted, run_ends, run_starts, slot_position, widened
+from maskropolis.kernels.runs import deleted, inserted, run_ends, run_sizes, run_starts, slot_position, widened
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.randomness import accept, draw, pick
 from maskropolis.sequences import Sequences
@@ -45,7 +45,8 @@ class Resize:
     `shortest` and `longest` bound n; longest = 0 stands for twice the length that a chain begins with. `prior` p is
     uniform, poisson (with `mean`) or corpus (the `corpus` is a file of texts' lengths in tokens, one a line). `offset`
     c is what a token may cost: 0 compares energies as they are; the mean cost of a token of real text
-    (`targets.lengths.token_offset`) compares them by the token. `resizing` is the share of steps that change n.
+    (`targets.lengths.token_offset`) compares them by the token. `resizing` is the share of steps that change n. `gaps`
+    bounds each run of free tokens by itself, in order, e.g. `2-4/3-3`; it takes the place of `shortest` and `longest`.
 
     State: `memory["free"]` [C, T] the free positions as integers, `memory["longest"]` [C] the bound of each chain.
     """
@@ -63,8 +64,12 @@ class Resize:
     corpus: str = ""
     offset: float = 0.0
     resizing: float = 0.5
+    gaps: str = ""
 
     def __post_init__(self) -> None:
+        if self.gaps and (self.shortest != 1 or self.longest):
+            raise InputError("gaps bound each run of free tokens; leave shortest and longest away")
+        gap_bounds(self.gaps)
         if self.shortest < 1 or self.longest < 0 or 0 < self.longest < self.shortest:
             raise InputError(
                 f"lengths {self.shortest} to {self.longest} are out of range; expected 1 ≤ shortest ≤ longest"
@@ -90,6 +95,9 @@ class Resize:
         """Raises `InputError` for a start whose length is out of bounds or has no probability."""
         count, runs = sequences.free_counts, run_starts(sequences).sum(1)
         longest = torch.full_like(count, self.longest) if self.longest else 2 * count
+        if self.gaps:
+            self._require_gaps(sequences)
+            longest = torch.full_like(count, sum(high for _, high in gap_bounds(self.gaps)))
         if model.max_length is not None:
             longest = torch.minimum(longest, model.max_length - (sequences.lengths - count))
         wrong = (count < runs.clamp(min=self.shortest)) | (count > longest)
@@ -101,6 +109,16 @@ class Resize:
                 f"does not allow (at most {int(longest[chain])}); begin with another length, or set its bounds"
             )
         return self._state(model, widened(sequences, int((longest - count).max())), longest)
+
+    def _require_gaps(self, sequences: Sequences) -> None:
+        """Raises `InputError` for a chain whose runs are not those that `gaps` bounds."""
+        bounds, sizes = gap_bounds(self.gaps), run_sizes(sequences)
+        for chain, (runs, row) in enumerate(zip(run_starts(sequences).sum(1).tolist(), sizes.tolist(), strict=True)):
+            if runs != len(bounds) or any(not low <= n <= high for n, (low, high) in zip(row, bounds, strict=False)):
+                raise InputError(
+                    f"chain {chain} begins with gaps of {', '.join(map(str, row[:runs]))} tokens, which the bounds "
+                    f"{self.gaps} do not allow"
+                )
 
     def _state(self, model: MaskedLM, sequences: Sequences, longest: Tensor) -> State:
         memory = {"free": sequences.free.long(), "longest": longest}
@@ -145,11 +163,16 @@ class Resize:
         return replace(moved, step=state.step + 1), Info(accepted, log_ratio, t[:, None], changed.long(), rows)
 
     def _possible(self, state: State, move: Tensor, t: Tensor) -> Tensor:
-        """[C] bool: the length stays within bounds and no run of free tokens vanishes."""
+        """[C] bool: the length stays within bounds, that of each gap too, and no run of free tokens vanishes."""
         x = state.sequences
         count, longest = x.free_counts, state.memory["longest"]
         alone = (run_starts(x) & run_ends(x)).gather(1, t[:, None])[:, 0]
         may_grow, may_shrink = count < longest, (count > self.shortest) & ~alone
+        if self.gaps:
+            run = run_starts(x).cumsum(1).gather(1, t[:, None]) - 1  # a slot behind a run belongs to that run
+            size = run_sizes(x).gather(1, run)[:, 0]
+            low, high = torch.tensor(gap_bounds(self.gaps), device=t.device)[run[:, 0]].T
+            may_grow, may_shrink = may_grow & (size < high), may_shrink & (size > low)
         return torch.where(move == _INSERT, may_grow, (move == _REPLACE) | may_shrink)
 
     def _propose(
@@ -171,6 +194,20 @@ class Resize:
 
     def signature(self) -> str:
         return describe(self)
+
+
+def gap_bounds(gaps: str) -> list[tuple[int, int]]:
+    """Shortest and longest of each gap from `2-4/3-3`. Raises `InputError`."""
+    found = []
+    for part in filter(None, gaps.split("/")):
+        low, dash, high = part.partition("-")
+        if not (low.isdigit() and (high.isdigit() if dash else True)):
+            raise InputError(f"the gap '{part}' is malformed; expected numbers of tokens such as 2-4, or 3")
+        bounds = int(low), int(high) if dash else int(low)
+        if not 1 <= bounds[0] <= bounds[1]:
+            raise InputError(f"the gap '{part}' is out of range; expected 1 ≤ shortest ≤ longest")
+        found.append(bounds)
+    return found
 
 
 def _chosen(first: Tensor, one: Sequences, other: Sequences) -> Sequences:

@@ -31,6 +31,12 @@ def run_ends(sequences: Sequences) -> Tensor:
     return sequences.free & ~after
 
 
+def run_sizes(sequences: Sequences) -> Tensor:
+    """[C, T] int64, the lengths of the runs in order, then zeros."""
+    run = (run_starts(sequences).long().cumsum(1) - 1).clamp(min=0)
+    return torch.zeros_like(run).scatter_add(1, run, sequences.free.long())
+
+
 def slot_position(sequences: Sequences, slot: Tensor) -> Tensor:
     """[C] int64, where a token inserted at `slot` [C] will stand.
 

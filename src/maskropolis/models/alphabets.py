@@ -33,7 +33,6 @@ class EntryCodec(TextCodec):
     def __init__(self, tokenizer: Any, max_length: int | None = None, format: str = "fasta") -> None:
         super().__init__(tokenizer, max_length)
         self.format, self.joint = format, "" if format == "fasta" else " "
-        self._entries: dict[str, int] = dict(tokenizer.get_vocab())
         if format == "fasta" and not self.letters:
             raise ModelError(
                 f"the vocabulary of '{tokenizer.name_or_path}' has no single letters, which --format fasta needs; "
@@ -43,7 +42,7 @@ class EntryCodec(TextCodec):
     @cached_property
     def letters(self) -> str:
         """The single letters of the vocabulary, in alphabetical order."""
-        return "".join(sorted(entry for entry in self._entries if _is_letter(entry)))
+        return "".join(sorted(entry for entry in self.entries if _is_letter(entry)))
 
     @cached_property
     def _symbol(self) -> re.Pattern[str]:
@@ -51,18 +50,16 @@ class EntryCodec(TextCodec):
         other = r"\S" if self.format == "fasta" else r"\S+"
         return re.compile("|".join([*map(re.escape, special), other]))
 
-    def _index(self, symbol: str) -> int | None:
-        found = self._entries.get(self.tokenizer.mask_token if symbol == LITERAL_MASK else symbol)
-        if found is None and self.format == "fasta":
-            found = self._entries.get(symbol.upper())
-        return None if found is None or found == self.unknown else found
+    def entry(self, symbol: str) -> int | None:
+        found = super().entry(self.tokenizer.mask_token if symbol == LITERAL_MASK else symbol)
+        return super().entry(symbol.upper()) if found is None and self.format == "fasta" else found
 
     def ids(self, text: str, where: str = "text") -> list[int]:
         """Token ids of one sequence, special tokens included. Raises `InputError` naming the first unknown symbol."""
         require_text(text, where)
         found = []
         for number, match in enumerate(self._symbol.finditer(text), start=1):
-            index = self._index(match[0])
+            index = self.entry(match[0])
             if index is None:
                 raise InputError(self._unknown_symbol(match[0], number, where))
             found.append(index)
@@ -95,7 +92,7 @@ class EntryCodec(TextCodec):
         return [*[None] * len(before), *range(count), *[None] * len(after)]
 
     def spelling(self, word: str) -> tuple[int, ...]:
-        found = [self._index(symbol) for symbol in self._symbol.findall(word)]
+        found = [self.entry(symbol) for symbol in self._symbol.findall(word)]
         return tuple(index for index in found if index is not None) if None not in found else ()
 
     def allowed(self, vocabulary_size: int) -> Tensor:
@@ -103,9 +100,7 @@ class EntryCodec(TextCodec):
         allowed = super().allowed(vocabulary_size)
         if self.format == "fasta":
             letters = torch.zeros_like(allowed)
-            letters[[self._entries[letter] for letter in self.letters if self._entries[letter] < vocabulary_size]] = (
-                True
-            )
+            letters[[self.entries[letter] for letter in self.letters if self.entries[letter] < vocabulary_size]] = True
             allowed &= letters
         return allowed
 

@@ -14,6 +14,7 @@ from maskropolis.errors import InputError, ModelError
 from maskropolis.sequences import Sequences
 
 LITERAL_MASK = "[MASK]"
+_GAP = re.compile(r"\[MASK:[^\]]*\]")
 _UNUSED = re.compile(r"\[unused\d+\]|<unused\d*>|madeupword\d+|<extra_id_\d+>", re.IGNORECASE)
 
 
@@ -91,6 +92,9 @@ class TextCodec:
         """Texts with mask tokens, the model's own or the literal `[MASK]`; only the masks are free."""
         rows = []
         for index, text in enumerate(texts):
+            gap = _GAP.search(text)
+            if gap is not None:
+                raise InputError(f"{gap[0]} is for `maskropolis fill`; expected {LITERAL_MASK} in a template")
             row = self.ids(text.replace(LITERAL_MASK, self.tokenizer.mask_token), f"template {index + 1}")
             if self.mask_token not in row:
                 raise InputError(
@@ -155,6 +159,16 @@ class TextCodec:
             ids = [token for token in row[:length] if token not in keep_out]
             texts.append(self.tokenizer.decode(ids, skip_special_tokens=False).strip())
         return texts
+
+    @cached_property
+    def entries(self) -> dict[str, int]:
+        """The vocabulary."""
+        return dict(self.tokenizer.get_vocab())
+
+    def entry(self, symbol: str) -> int | None:
+        """The id of an entry of the vocabulary; None if it is none, or the unknown token."""
+        found = self.entries.get(symbol)
+        return None if found == self.unknown else found
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary entries of `ids`, e.g. `##ing`."""

@@ -97,6 +97,9 @@ def texts_of(ids: Sequence[int], text: str, model: HuggingFaceMaskedLM | None) -
     for index, token in enumerate(ids):
         if token in codec.special and token not in (codec.mask_token, codec.unknown):
             continue
+        if codec.format != "text":
+            shown.append((index, (codec.joint if shown else "") + codec.pieces([token])[0]))
+            continue
         kept.append(token)
         now = str(codec.tokenizer.decode(kept, skip_special_tokens=False))
         piece = now[len(before) :] if now.startswith(before) else f" {codec.pieces([token])[0]}"
