@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from maskropolis.models.huggingface import HuggingFaceMaskedLM
 
 
+_LOADING = ("tokenizer", "revision", "format")
+
+
 def register(application: typer.Typer) -> None:
     application.command("report")(report)
 
@@ -61,7 +64,7 @@ def _model(
     saved = run.description["model"]
     if model is None and not saved["loaded_with"]:
         return None, "the run used a model made in Python; save it and name its folder by --model"
-    given = {key: saved["loaded_with"].get(key) for key in ("tokenizer", "revision") if saved["loaded_with"].get(key)}
+    given = {key: saved["loaded_with"].get(key) for key in _LOADING if saved["loaded_with"].get(key)}
     try:
         loaded = load(
             model or saved["folder"] or saved["name"],
