@@ -60,7 +60,7 @@ class GenerationConfig:
     remasking: str | None = None
     choice_temperature: float = 0.0
     levels: int = 32
-    step_size: float = 0.2
+    step_size: float = 0.5
     sigmas: tuple[float, float] | None = None
     decode: str = "likeliest"
     energy: str = "norm"

@@ -38,7 +38,7 @@ class Langevin:
 
     levels: int = 32
     steps: int = 128
-    step_size: float = 0.2
+    step_size: float = 0.5
     high: float | None = None
     low: float | None = None
     decode: str = "likeliest"
