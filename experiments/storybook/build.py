@@ -144,4 +144,11 @@ def short(run: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from maskropolis.errors import MaskropolisError
+
+    try:
+        main()
+    except MaskropolisError as error:
+        raise SystemExit(f"error: {error}") from None
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted; the same command with --resume goes on") from None
