@@ -29,7 +29,7 @@ _ABOUT = re.compile(
     r"[Aa]ccepted|total variation|effective draws|benchmark|log-likelihood"
 )
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
-_GENERATED = re.compile(r"<!-- evidence: .*?<!-- end of evidence -->", re.DOTALL)
+_GENERATED = re.compile(r"<!-- (evidence|figures): .*?<!-- end of \1 -->", re.DOTALL)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\[[^\]]*\]\([^)]*\)|arXiv [\d.]+", re.DOTALL)
 
 
@@ -97,7 +97,7 @@ def unsourced(text: str) -> list[str]:
     """Paragraphs and tables that speak of measurements and hold a figure without a comment: their first 60 characters.
 
     Some go unseen: whole numbers without a unit, round thousands, limits after ≤, code. So does what stands between
-    `<!-- evidence: COMMAND -->` and `<!-- end of evidence -->`: a test of its own compares it as a whole.
+    `<!-- evidence: COMMAND -->` (or `figures:`) and `<!-- end of evidence -->`: a test of its own compares it.
     """
     plain = _CODE.sub("", _GENERATED.sub("", text))
     found = []
