@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import tiny
 import torch
 import transformers as hf
 
-from maskropolis import sample
-from maskropolis.errors import ModelError
+from maskropolis import cli, load, sample
+from maskropolis.errors import InputError, ModelError
 from maskropolis.generation import generate
 from maskropolis.models.causal_as_masked import CausalAsMasked
 from maskropolis.sequences import Sequences
@@ -135,3 +137,49 @@ def test_a_saved_model_is_loaded_with_its_options(tmp_path):
     with pytest.raises(ModelError, match="no model"):
         CausalAsMasked.of_causal(str(tmp_path / "nowhere"))
     assert isinstance(rows(loaded), Sequences)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small LLaMA whose tokenizer names no mask."""
+    folder = tmp_path_factory.mktemp("llada")
+    network("llama").save_pretrained(folder)
+    tokenizer = tiny.tokenizer()
+    tokenizer.mask_token = None
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_name_says_mask_and_shift(folder):
+    by_id = load(f"causal:{folder},mask=5,shift", device="cpu")
+    by_text = load(f"causal:{folder},shift,mask=[unused0]", device="cpu")
+    assert isinstance(by_id, CausalAsMasked) and by_id.shift and by_id.mask_token == by_text.mask_token == 5
+    assert by_id.fingerprint() == by_text.fingerprint()
+    assert by_id.name == f"causal:{folder},mask=5,shift"
+    assert not load(f"causal:{folder},mask=5", device="cpu").shift
+
+
+def test_every_command_takes_such_a_name(folder, monkeypatch, capfd):
+    arguments = ["--method", "diffusion", "-l", "3", "-c", "1", "--steps", "2"]
+    monkeypatch.setattr(sys, "argv", ["maskropolis", "sample", "-m", f"causal:{folder},mask=5", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    out, err = capfd.readouterr()
+    assert not stop.value.code and len(out.splitlines()) == 1 and f"model:causal:{folder},mask=5@" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [
+        ("causal:{},mask=5,left", InputError, "'left' says nothing of a causal model"),
+        ("causal:{},mask=", InputError, "'mask=' says nothing"),
+        ("causal:{},mask=9999", ModelError, "mask token 9999 is not a token"),
+        ("causal:{}", ModelError, "names no mask token; give its id or text: causal:NAME,mask=TOKEN"),
+        ("causal:", InputError, "needs a name"),
+        ("causal:{}/nowhere", ModelError, "no model"),
+        ("{}", ModelError, "is not a masked language model .*; causal:"),
+    ],
+)
+def test_names_that_cannot_be_served_are_one_line(folder, name, error, says):
+    with pytest.raises(error, match=says):
+        load(name.format(folder), device="cpu")

@@ -129,13 +129,13 @@ def learnt(table, steps, rows=32):
 
 
 @pytest.mark.parametrize(
-    ("table", "steps"),
+    ("table", "steps", "share"),
     [
-        pytest.param(independent(), 120, id="known priors"),
-        pytest.param(pairs(), 1500, id="dependent", marks=pytest.mark.slow),
+        pytest.param(independent(), 120, 0.2, id="known priors"),
+        pytest.param(pairs(), 1500, 0.4, id="dependent", marks=pytest.mark.slow),  # the marginals alone: 0.8
     ],
 )
-def test_the_learnt_score_approaches_that_of_the_mixture(table, steps):
+def test_the_learnt_score_approaches_that_of_the_mixture(table, steps, share):
     """Root mean squared error against the exact score; far below that of a model that knows neither priors nor
     context."""
     denoiser = HuggingFaceDenoiser(learnt(table, steps))
@@ -158,7 +158,7 @@ def test_the_learnt_score_approaches_that_of_the_mixture(table, steps):
     found = denoising_score(denoiser, sequences, torch.nn.functional.pad(noisy, (0, 0, 1, 1)), sigmas, where)[:, 1:3]
     scaled = sigmas.double()[:, None, None].square()  # errors of the denoiser's mean, comparable over σ
     error, most = ((scaled * (one - exact)).square().mean().sqrt() for one in (found, ignorant))
-    assert error < 0.2 * most
+    assert error < share * most
 
 
 def plain(tokens):

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     str | None,
-    typer.Option("--model", "-m", metavar="NAME|DIR", help="Hub name or local folder of a masked language model."),
+    typer.Option(
+        "--model", "-m", metavar="NAME|DIR", help="Hub name or folder of a masked LM; causal:NAME[,mask=TOKEN][,shift]."
+    ),
 ]
 Tokenizer = Annotated[
     str | None,

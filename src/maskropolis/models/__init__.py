@@ -17,6 +17,7 @@ BUNDLED = "storybook"
 def load(name: str | None = None, *, token_budget: int | None = None, **options: Any) -> HuggingFaceMaskedLM:
     """A masked language model by hub name or local folder; without a name, the English model of the package.
 
+    `causal:NAME[,mask=TOKEN][,shift]` is a causal architecture trained as a masked diffusion model: LLaDA, Dream.
     `options` are those of `HuggingFaceMaskedLM.from_pretrained` (tokenizer, device, dtype, allow_pickle,
     trust_remote_code, revision, format). `token_budget` is the number of token positions in one forward pass: it
     changes speed and memory, never a result. Raises `ModelError` in one line for whatever is wrong with the model.
@@ -25,7 +26,11 @@ def load(name: str | None = None, *, token_budget: int | None = None, **options:
 
     if token_budget is not None and token_budget < 1:
         raise InputError(f"a token budget of {token_budget} is too small; expected at least 1")
-    if name is not None and name != BUNDLED:
+    if name is not None and name.startswith("causal:"):
+        from maskropolis.models.causal_as_masked import CausalAsMasked
+
+        model: HuggingFaceMaskedLM = CausalAsMasked.named(name.removeprefix("causal:"), **options)
+    elif name is not None and name != BUNDLED:
         model = HuggingFaceMaskedLM.from_pretrained(name, **options)
     else:
         model = HuggingFaceMaskedLM.from_pretrained(_bundled(), **options)

@@ -18,10 +18,12 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from maskropolis.errors import ModelError
+from maskropolis.errors import InputError, ModelError
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.models.loading import Options, load
 from maskropolis.sequences import Sequences
+
+PREFIX = "causal:"
 
 
 class CausalAsMasked(HuggingFaceMaskedLM):
@@ -38,10 +40,11 @@ class CausalAsMasked(HuggingFaceMaskedLM):
         mask_token: int | str | None = None,
         shift: bool = False,
         name: str | None = None,
+        format: str = "text",
     ) -> None:
         self.shift = shift
         self._head: Any = None
-        super().__init__(model, _with_mask(tokenizer, mask_token, int(model.config.vocab_size)), name)
+        super().__init__(model, _with_mask(tokenizer, mask_token, int(model.config.vocab_size)), name, format)
         self._head = self._output_layer()
         if not self._sees_right():
             raise ModelError(
@@ -56,8 +59,26 @@ class CausalAsMasked(HuggingFaceMaskedLM):
         """Load a hub name or local folder; `options` are those of `HuggingFaceMaskedLM.from_pretrained`."""
         chosen = Options(**options)
         model, tokenizer, _ = load(str(name), chosen, AutoModelForCausalLM)
-        made = cls(model, tokenizer, mask_token, shift, name=str(name))
+        made = cls(model, tokenizer, mask_token, shift, name=str(name), format=chosen.format)
         made.loaded_with = asdict(chosen)
+        return made
+
+    @classmethod
+    def named(cls, specification: str, **options: Any) -> CausalAsMasked:
+        """Load what `NAME[,mask=TOKEN][,shift]` says: a hub name or folder, the text or the id of the mask token, and
+        that predictions stand one position to the left. Raises `InputError` where it is malformed."""
+        name, *settings = specification.split(",")
+        mask: int | str | None = None
+        for setting in settings:
+            key, _, value = setting.partition("=")
+            if key == "mask" and value:
+                mask = int(value) if value.isdecimal() else value
+            elif setting != "shift":
+                raise InputError(f"'{setting}' says nothing of a causal model; expected NAME[,mask=TOKEN][,shift]")
+        if not name:
+            raise InputError("a causal model needs a name; expected causal:NAME[,mask=TOKEN][,shift]")
+        made = cls.of_causal(name, mask_token=mask, shift="shift" in settings, **options)
+        made.name = f"{PREFIX}{specification}"
         return made
 
     @property
@@ -128,7 +149,7 @@ def _with_mask(tokenizer: Any, mask_token: int | str | None, size: int) -> Any:
     """A copy of the tokenizer that names the mask token. Raises `ModelError` where there is no such token."""
     if mask_token is None:
         if tokenizer.mask_token_id is None:
-            raise ModelError("the tokenizer names no mask token; give its id or text, mask_token=…")
+            raise ModelError("the tokenizer names no mask token; give its id or text: causal:NAME,mask=TOKEN")
         return tokenizer
     known = tokenizer.get_vocab()
     text = mask_token if isinstance(mask_token, str) else tokenizer.convert_ids_to_tokens(mask_token)

@@ -173,7 +173,9 @@ def _translated(name: str, error: Exception, family: Any = AutoModelForMaskedLM)
         found = re.search(r"(\w+Config)\b", text)
         kind = found.group(1) if found else "of another kind"
         wanted, like = _KINDS.get(family.__name__, ("model of the kind asked for", f"one for {family.__name__}"))
-        return ModelError(f"'{name}' is not a {wanted} ({kind}); expected {like}")
+        masked = family is AutoModelForMaskedLM
+        hint = f"; causal:{name} reads a causal architecture that fills masks (LLaDA, Dream)" if masked else ""
+        return ModelError(f"'{name}' is not a {wanted} ({kind}); expected {like}{hint}")
     if "no file named" in low or "does not appear to have a file named" in low:
         if "safetensors" in low:
             return ModelError(
