@@ -174,6 +174,7 @@ BAD = {
     "too many": (["a.txt", "--sentences", "7"], "'a' holds 6 sentences; expected at least 7"),
     "confidence": (["a.txt", "--confidence", "2"], "a confidence of 2 is out of range"),
     "both to stdout": (["a.txt", "--json", "-", "--markdown", "-"], "cannot both go to standard output"),
+    "training": (["a.txt", "--training", "no.txt", "--judge", "none.gguf"], "the input 'no.txt' does not exist"),
     "tokenizer": (["a.txt", "--tokenize", "bert"], "unknown tokenizer of words 'bert'"),
 }
 

@@ -135,6 +135,8 @@ def test_bad_texts_are_named_after_the_good_ones(judge: Judge) -> None:
             for one in judge.judge(["cat", "the", bad, "cat"]):
                 found.append(one.text)
         assert found == ["cat", "the"]
+        with pytest.raises(InputError, match=message):
+            judge.require(["cat", "the", bad, "cat"])
     with pytest.raises(InputError, match="at least two tokens, as this judge has no start"):
         list(replace(judge, start=None).judge(["a"]))
 

@@ -74,7 +74,9 @@ def evaluate(
     maskropolis evaluate run-a run-b --judge SmolLM2-135M-Instruct.Q4_1.gguf
     maskropolis evaluate samples.jsonl --energies --training books/ --json figures.json
     """
-    from maskropolis.evaluation.evaluating import Questions
+    from dataclasses import replace
+
+    from maskropolis.evaluation.evaluating import Questions, require
     from maskropolis.evaluation.evaluating import evaluate as evaluate_systems
     from maskropolis.evaluation.intervals import Resampling
     from maskropolis.evaluation.systems import read_systems
@@ -88,13 +90,14 @@ def evaluate(
     systems = read_systems(samples, Fields(text_field, skip_empty=skip_empty), format, last)
     if sentences is not None:
         systems = [system.some(sentences, seed) for system in systems]
-    questions = Questions(training=training or (), references=_references(reference or []), tokenizer=tokenize)
+    questions = Questions(None, None, training or (), _references(reference or []), tokenize, resampling)
+    require(systems, questions)
     rest = {"device": device, "dtype": dtype, "allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
-    masked = None
     if energies or model is not None:
         masked = options.open_model(model, token_budget=token_budget, **rest)  # type: ignore[arg-type]
-    opened = None if judge is None else _judge(judge, judge_start, token_budget, rest)
-    questions = Questions(opened, masked, questions.training, questions.references, questions.tokenizer, resampling)
+        questions = replace(questions, model=masked)
+    if judge is not None:
+        questions = replace(questions, judge=_judge(judge, judge_start, token_budget, rest))
     with _progress() as observe:
         found = evaluate_systems(systems, questions, observe)
     _write(found, json_file, markdown, overwrite)

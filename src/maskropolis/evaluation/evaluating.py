@@ -111,8 +111,8 @@ def evaluate(
     questions = questions or Questions()
     if isinstance(systems, Mapping):
         systems = [System.of(name, texts) for name, texts in systems.items()]
+    require(systems, questions)
     words = [split_words(system.texts, questions.tokenizer) for system in systems]
-    _require_references(systems, questions.references)
     found: list[dict[str, Estimate]] = [
         _of_words(system, some, questions.resampling) for system, some in zip(systems, words, strict=True)
     ]
@@ -182,15 +182,20 @@ def _copied(words: list[list[Words]], questions: Questions, observe: Observe) ->
     return np.split(longest, ends), digest.hexdigest()
 
 
+def _training_files(name: str) -> list[str]:
+    """The file itself, or the .txt files of a folder. Raises `InputError` if it has none."""
+    files = [name] if not Path(name).is_dir() else [str(file) for file in sorted(Path(name).rglob("*.txt"))]
+    if not files:
+        raise InputError(f"the folder '{name}' holds no .txt files; expected the training text")
+    return files
+
+
 def _training_lines(questions: Questions, digest: Any) -> Iterator[Words]:
     from sacrebleu.metrics import BLEU
 
     split = BLEU(tokenize=questions.tokenizer).tokenizer
     for name in questions.training:
-        files = [name] if not Path(name).is_dir() else [str(file) for file in sorted(Path(name).rglob("*.txt"))]
-        if not files:
-            raise InputError(f"the folder '{name}' holds no .txt files; expected the training text")
-        for file in files:
+        for file in _training_files(name):
             for _, line in read_lines(file):
                 digest.update(f"{line}\n".encode("utf-8", "surrogatepass"))
                 yield tuple(split(line).split())
@@ -224,6 +229,7 @@ def _of_energies(found: list[TextEnergy], system: System, resampling: Resampling
 
 
 def _judged(texts: list[str], judge: Judge, observe: Observe) -> dict[str, Judgement]:
+    judge.require(texts)
     found = judge.judge(texts, lambda count: observe("judging", count, len(texts)))
     return dict(zip(texts, found, strict=True))
 
@@ -239,9 +245,14 @@ def _of_judgements(found: list[Judgement], system: System, resampling: Resamplin
     return measures
 
 
-def _require_references(systems: Sequence[System], references: Sequence[Sequence[str]]) -> None:
+def require(systems: Sequence[System], questions: Questions) -> None:
+    """Raises the `InputError` that `evaluate` would, before anything heavy is loaded."""
+    split_words([], questions.tokenizer)
+    for name in questions.training:
+        for file in _training_files(name):
+            read_lines(file)
     for system in systems:
-        for number, lines in enumerate(references, start=1):
+        for number, lines in enumerate(questions.references, start=1):
             if len(lines) != len(system.texts):
                 raise InputError(
                     f"'{system.name}' has {len(system.texts)} sentences, but reference {number} has {len(lines)} "

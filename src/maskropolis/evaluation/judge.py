@@ -157,6 +157,11 @@ class Judge:
                 chunk, size = [], 0
         yield from self._judge_chunk(chunk, observe)
 
+    def require(self, texts: Iterable[str]) -> None:
+        """Raises the `InputError` that `judge` would raise sooner or later, before the first forward pass."""
+        for number, text in enumerate(texts, start=1):
+            self._encode(text, number)
+
     def _encode(self, text: str, number: int) -> list[int]:
         """[1 + T] ids: the start (or the first token, if there is no start) and the tokens to score."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
