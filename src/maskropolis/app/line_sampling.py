@@ -102,9 +102,11 @@ def _opened(output: str | None, signature: str, resume: bool, overwrite: bool, a
 
     if output is None:
         yield Output(lambda portion: show(portion.records, alphabet), 0)
-    elif (line := row_format(output)) is None:
+        return
+    line = row_format(output)
+    if line is None:
         with open_records(output, overwrite) as write:
             yield Output(lambda portion: write(portion.records), 0)
-    else:
-        with open_lines(output, signature, resume=resume, overwrite=overwrite) as lines:
-            yield Output(lambda part: lines.write([line(r) for r in part.records], part.lines), lines.done)
+        return
+    with open_lines(output, signature, resume=resume, overwrite=overwrite) as lines:
+        yield Output(lambda portion: lines.write(list(map(line, portion.records)), portion.lines), lines.done)
