@@ -3,8 +3,8 @@
     π_τ(x) ∝ exp(−E(x) / τ)    on the fillings whose gaps keep their bounds
 
 Gaps of fixed length are sampled at that length; where a gap may be longer or shorter, the kernel `resize` moves between
-lengths, exactly. Sums over texts make up there for what a token costs: with the norm energy and τ = 1 the fillings of a
-gap of one token sum to about 1, and an offset in the target would draw chains to the longest gaps.
+lengths, exactly. Sums over many texts make up there for what a token costs: with the norm energy and τ = 1 the weights
+of all fillings of a gap of one token sum to about 1.
 
 Single fillings are another matter: the best of several is chosen by E − c n, so that a token of average cost neither
 helps nor harms. The offset c is a number, the slope of E over n on a user's own texts (`targets.lengths.token_offset`)

@@ -52,6 +52,8 @@ JOINED = [
     ("the\n[MASK]\n mat", ["cat"], "the\ncat\n mat", ["cat"]),
     ("the [MASK] mat", [","], "the, mat", [","]),
     ("the[MASK]mat", ["cat"], "the cat mat", ["cat"]),
+    ("un[MASK]ing a [MASK]S", ["##happy", "mat"], "unhappying a matS", ["happy", "mat"]),
+    ("A[MASK]ve", [","], "A,ve", [","]),
 ]
 
 

@@ -41,6 +41,7 @@ def mutate(
         str | None, typer.Option(metavar="SET", help="Substitutes: amino, nucleotides, letters, =A,V or @FILE.")
     ] = None,
     first: Annotated[int, typer.Option(help="Number of the first position.")] = 1,
+    text_field: Annotated[str, typer.Option(help="Column of FILE with the wild type, if it is a table.")] = "text",
     mutant_field: Annotated[str, typer.Option(help="Column of the file of mutants.")] = "mutant",
     top: Annotated[int | None, typer.Option(metavar="N", help="Shown: the N highest. [default: 20 of all]")] = None,
     format: options.Format = None,
@@ -82,7 +83,7 @@ def mutate(
     for path in (output, heatmap):
         if path is not None:
             check_output(path, overwrite)
-    records = _records(source, text, format)
+    records = _records(source, text, format, text_field)
     listed = None if mutants is None else _mutants(mutants, mutant_field)
     alphabet = alphabet_of(source, format)
     opened = options.open_model(
@@ -104,14 +105,14 @@ def _check(entropy: bool, mutants: str | None, heatmap: str | None) -> None:
         raise InputError(f"cannot draw '{heatmap}'; expected a name that ends in .html")
 
 
-def _records(source: str | None, texts: list[str] | None, format: str | None) -> list[Record]:
-    from maskropolis.records import Record, read_records
+def _records(source: str | None, texts: list[str] | None, format: str | None, field: str) -> list[Record]:
+    from maskropolis.records import Fields, Record, read_records
 
     if (source is None) == (not texts):
         raise InputError("expected either a FILE (- for standard input) or --text; see maskropolis mutate --help")
     if texts:
         return [Record(text, number, f"--text {number}") for number, text in enumerate(texts, start=1)]
-    records = list(read_records(str(source), format=format))
+    records = list(read_records(str(source), Fields(text=field), format))
     if not records:
         raise InputError(f"the input '{source}' holds no sequences; expected at least one")
     return records
@@ -153,6 +154,7 @@ def _scan(
     with ExitStack() as stack:
         write = None if output is None else stack.enter_context(open_records(output, overwrite))
         observe = stack.enter_context(_progress(rows))
+        stack.enter_context(_kept(output))
         for task in tasks:
             for score in score_mutants(task, model, methods, observe):
                 if write is None or heatmap is not None:
@@ -231,6 +233,17 @@ def _signature(model: Any, methods: tuple[str, ...], entropy: bool, to: str | No
     if to is not None:
         parts["to"] = to
     return "maskropolis|" + "|".join(f"{key}:{value}" for key, value in parts.items())
+
+
+@contextmanager
+def _kept(output: str | None) -> Iterator[None]:
+    """Says where the results are when Ctrl-C ends the work."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if output not in (None, "-"):
+            print(f"what was done is in '{output}.partial'", file=sys.stderr)
+        raise
 
 
 @contextmanager

@@ -119,22 +119,24 @@ def joined(codec: TextCodec, gapped: GappedText, ids: Sequence[int], free: Seque
         through = _text(codec, ids[max(0, start - _NEIGHBOURS) : stop])
         filling = through[len(before) :] if through.startswith(before) else f" {_text(codec, ids[start:stop])}"
         if text.strip():
-            text = _with_space(text, filling[:1].isspace())
+            text = _spaced(text.rstrip(), text[len(text.rstrip()) :], filling.strip(), filling[:1].isspace())
         filling = filling.strip()
         spans.append(Span(len(text), len(text) + len(filling), filling, stop - start))
         text += filling
         alone = _text(codec, ids[start:stop])
         behind = _text(codec, ids[start : stop + _NEIGHBOURS])
-        spaced = behind.startswith(alone) and behind[len(alone) :][:1].isspace()
-        space = after[: len(after) - len(after.lstrip())]
-        text += ((space or " ") if spaced else "") + after.lstrip() if after.strip() else after
+        wanted = behind.startswith(alone) and behind[len(alone) :][:1].isspace()
+        own = after[: len(after) - len(after.lstrip())]
+        text = _spaced(text, own, after.lstrip(), wanted) + after.lstrip() if after.strip() else text + after
     return text, spans
 
 
-def _with_space(text: str, space: bool) -> str:
-    """`text` with its own white space at the end, a blank if it has none, or nothing."""
-    plain = text.rstrip()
-    return (text if text != plain else f"{text} ") if space else plain
+def _spaced(left: str, own: str, right: str, wanted: bool) -> str:
+    """`left` and what stands between it and `right`: nothing if the tokenizer joins them, else the user's `own` white
+    space; where there is none, a blank between letters or digits."""
+    if not wanted:
+        return left
+    return left + (own or (" " if left[-1:].isalnum() and right[:1].isalnum() else ""))
 
 
 def _runs(free: Sequence[bool]) -> list[tuple[int, int]]:

@@ -89,19 +89,34 @@ class TextCodec:
         return self.pad(rows, [[token not in hidden for token in row] for row in rows])
 
     def template(self, texts: Sequence[str]) -> Sequences:
-        """Texts with mask tokens, the model's own or the literal `[MASK]`; only the masks are free."""
+        """Texts with mask tokens, the model's own or the literal `[MASK]`; only the masks are free.
+
+        Letters right behind a mask continue its word: `[MASK]ing` ends in `##ing`, if the vocabulary has such entries.
+        """
         rows = []
         for index, text in enumerate(texts):
             gap = _GAP.search(text)
             if gap is not None:
                 raise InputError(f"{gap[0]} is for `maskropolis fill`; expected {LITERAL_MASK} in a template")
-            row = self.ids(text.replace(LITERAL_MASK, self.tokenizer.mask_token), f"template {index + 1}")
+            text = text.replace(LITERAL_MASK, self.tokenizer.mask_token)
+            row = self._continued(self.ids(text, f"template {index + 1}"), text)
             if self.mask_token not in row:
                 raise InputError(
                     f"template {index + 1} has nothing free: expected at least one {LITERAL_MASK} in {shorten(text)!r}"
                 )
             rows.append(row)
         return self.pad(rows, [[token == self.mask_token for token in row] for row in rows])
+
+    def _continued(self, row: list[int], text: str) -> list[int]:
+        """`row` with the piece behind a mask marked as the continuation of a word where `text` has no space between."""
+        parts = text.split(self.tokenizer.mask_token)[1:]
+        masks = [position for position, token in enumerate(row) if token == self.mask_token]
+        row = list(row)
+        for position, behind in zip(masks, parts, strict=False):
+            if self.format == "text" and behind[:1].isalnum():
+                piece = self.pieces([row[position + 1]])[0]
+                row[position + 1] = self.entries.get(f"##{piece}", row[position + 1])
+        return row
 
     def fixed_spans(self, text: str, spans: Sequence[str]) -> Sequences:
         """One sentence in which the tokens of every occurrence of `spans` are fixed and all others free."""
