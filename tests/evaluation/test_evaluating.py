@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ from maskropolis import HuggingFaceMaskedLM, cli, sample, score
 from maskropolis.errors import InputError
 from maskropolis.evaluation import evaluating
 from maskropolis.evaluation.evaluating import Questions, evaluate
-from maskropolis.evaluation.intervals import Resampling
+from maskropolis.evaluation.intervals import Estimate, Resampling
 from maskropolis.evaluation.judge import Judge, perplexity
 from maskropolis.evaluation.systems import System, read_systems
-from maskropolis.evaluation.tables import MEASURES, to_markdown
+from maskropolis.evaluation.tables import MEASURES, cell, to_markdown
 
 FEW = Resampling(resamples=50, halves=20)
 TEXTS = ["the cat sat on the mat.", "a cat sat, the cat sat.", "unhappy", "the cat sat on the mat.", "on a mat", "cat"]
@@ -130,6 +131,10 @@ def test_tables_say_what_is_missing_and_escape(judge_folder: Path) -> None:
     assert row.split("|")[2].strip() == "–"
     assert json.loads(json.dumps(found.to_json()))["systems"][0]["measures"]["self_bleu"]["value"] is None
     assert found.signature in text
+    name = "judge_perplexity_per_token"
+    assert cell(name, Estimate(27.4142, 25.9, 39990.4)) == "27.41 [25.9, 39,990]"
+    assert cell(name, Estimate(math.inf)) == "∞" and cell(name, None) == "–"
+    assert cell("unique", Estimate(0.5, 0.25, 1)) == "50.0 [25.0, 100.0]"
 
 
 @pytest.fixture

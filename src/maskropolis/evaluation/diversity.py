@@ -87,8 +87,8 @@ class GramCounts:
     def distinct(self, n: int, keep: np.ndarray) -> float:
         """Distinct-n of the sentences kept ([N] bool); NaN if they have no n-grams."""
         here = (self.order == n) & keep[self.sentence]
-        total = int(self.count[here].sum())
-        return len(np.unique(self.gram[here])) / total if total else float("nan")
+        total, gram = int(self.count[here].sum()), self.gram[here]  # equal n-grams stand together
+        return (1 + int((gram[1:] != gram[:-1]).sum())) / total if total else float("nan")
 
     def self_bleu(self, keep: np.ndarray) -> float:
         """Mean sentence BLEU (0 to 100) of each kept sentence against all other kept ones; NaN below two.

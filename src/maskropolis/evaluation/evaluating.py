@@ -113,9 +113,10 @@ def evaluate(
         systems = [System.of(name, texts) for name, texts in systems.items()]
     require(systems, questions)
     words = [split_words(system.texts, questions.tokenizer) for system in systems]
-    found: list[dict[str, Estimate]] = [
-        _of_words(system, some, questions.resampling) for system, some in zip(systems, words, strict=True)
-    ]
+    found: list[dict[str, Estimate]] = []
+    for system, some in zip(systems, words, strict=True):
+        found.append(_of_words(system, some, questions.resampling))
+        observe("measuring diversity", 1, len(systems))
     parts = [_signature(questions)]
     if questions.training:
         copied, digest = _copied(words, questions, observe)

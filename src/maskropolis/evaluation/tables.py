@@ -60,7 +60,9 @@ def cell(name: str, found: Estimate | None) -> str:
 
 def _number(name: str, value: float) -> str:
     measure = MEASURES[name]
-    return "∞" if math.isinf(value) else format(value * measure.factor, measure.form)
+    if math.isinf(value):
+        return "∞"
+    return format(value * measure.factor, ",.0f" if 1e4 <= value < 1e9 else measure.form)
 
 
 def rows(evaluation: Evaluation) -> list[list[str]]:
