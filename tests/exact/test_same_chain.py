@@ -12,6 +12,7 @@ from exactness_cases import VARIANTS, Variant
 from maskropolis.kernels import KERNELS, Kernel
 from maskropolis.kernels.proposal import MaskedProposal
 from maskropolis.kernels.specification import build_kernel
+from maskropolis.models import rows as model_rows
 from maskropolis.models.differentiable import ROWS
 from maskropolis.models.tabular import TabularMaskedLM
 from maskropolis.randomness import Streams
@@ -20,6 +21,12 @@ from maskropolis.targets.energy import ENERGIES
 
 STEPS = 60
 FREE = ([True, True, False, True, True], [True, False, True, True])
+
+
+@pytest.fixture(autouse=True)
+def _full_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with gradients share a forward pass as others do: tables need no room for the way back."""
+    monkeypatch.setattr(model_rows, "WITH_GRADIENT", 1.0)
 
 
 def _model(seed: int = 0, spread: float = 2.0) -> TabularMaskedLM:

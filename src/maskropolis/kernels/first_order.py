@@ -9,6 +9,7 @@ conditional there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -121,10 +122,23 @@ def step_by_gradient(
             moved, info = _move(kernel, model, some, tau[part], uniforms[part])
         after, rows = after.merged(part, moved), rows + again + info.rows
         infos.append(info)
-    accepted, log_ratio, positions, changed = (
-        torch.cat(column) for column in zip(*(info[:4] for info in infos), strict=True)
+    return replace(after, step=state.step + 1), _joined(infos, rows)
+
+
+def _joined(infos: Sequence[Info], rows: int) -> Info:
+    """One `Info` of chains in the order of the portions; fewer positions are filled up with the first."""
+    width = max(info.positions.shape[1] for info in infos)
+    wide = [
+        torch.cat([info.positions, info.positions[:, :1].expand(-1, width - info.positions.shape[1])], 1)
+        for info in infos
+    ]
+    return Info(
+        torch.cat([info.accepted for info in infos]),
+        torch.cat([info.log_ratio for info in infos]),
+        torch.cat(wide),
+        torch.cat([info.changed for info in infos]),
+        rows,
     )
-    return replace(after, step=state.step + 1), Info(accepted, log_ratio, positions, changed, rows)
 
 
 def _move(kernel: GradientKernel, model: MaskedLM, state: State, tau: Tensor, uniforms: Tensor) -> tuple[State, Info]:
