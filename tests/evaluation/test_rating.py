@@ -77,6 +77,14 @@ def test_aligned_systems_give_the_same_lines() -> None:
         design([SYSTEMS[0], System.of("x", ["a"] * 6)], per_system=5, aligned=True)
 
 
+def test_sentences_come_from_as_many_chains_as_there_are() -> None:
+    chained = System("chained", tuple(f"chain {c}, state {s}" for s in range(5) for c in range(6)), tuple(range(6)) * 5)
+    for count, most in ((6, 1), (9, 2), (30, 5)):
+        items = design([chained], per_system=count, seed=3).items
+        chains = Counter(item.text.partition(",")[0] for item in items)
+        assert max(chains.values()) == most and len(chains) == 6 and len({item.text for item in items}) == count
+
+
 def test_bad_designs() -> None:
     with pytest.raises(InputError, match="'alpha' holds 30 sentences, fewer than the 50 to rate"):
         design(SYSTEMS)

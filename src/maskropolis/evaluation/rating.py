@@ -1,13 +1,14 @@
 """Blinded sheets for human raters: which sentences, in which order, under which names; and the key that undoes it.
 
 A randomised block design. A block holds one sentence of every system: the same line of each where systems are aligned
-(translations of the same sources), else one drawn at random. Every rater sees all blocks, in an order of their own, the
-sentences of a block side by side in an order of their own too. So raters, places in the sheet and systems are balanced,
-and the differences within blocks are what a paired test needs.
+(translations of the same sources), else one drawn at random, from as many chains as there are. Every rater sees all
+blocks, in an order of their own, the sentences of a block side by side in an order of their own too. So raters, places in
+the sheet and systems are balanced, and the differences within blocks are what a paired test needs.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -163,9 +164,18 @@ def _drawn(
         if size < count:
             raise InputError(f"'{name}' holds {size} sentences, fewer than the {count} to rate; lower --per-system")
     together = random.permutation(min(sizes.values(), default=0))[:count].tolist()
-    return [
-        (system, together if aligned else random.permutation(len(system.texts))[:count].tolist()) for system in systems
-    ]
+    return [(system, together if aligned else _spread(system.groups, count, random)) for system in systems]
+
+
+def _spread(groups: Sequence[int], count: int, random: np.random.Generator) -> list[int]:
+    """`count` places at random, as equally many from each group (chain) as can be."""
+    met: Counter[int] = Counter()
+    order = []
+    for place in random.permutation(len(groups)).tolist():
+        met[groups[place]] += 1
+        order.append((met[groups[place]], place))
+    chosen = [place for _, place in sorted(order, key=lambda pair: pair[0])[:count]]
+    return [chosen[i] for i in random.permutation(count).tolist()]
 
 
 def _codes(count: int, random: np.random.Generator) -> list[str]:
