@@ -193,6 +193,13 @@ def sample(
     resume: Annotated[
         bool, _option(_OUTPUT, "--resume", help="Go on with the partial --output of --from FILE.")
     ] = False,
+    by_sweep: Annotated[
+        bool, _option(_OUTPUT, "--by-sweep", help="Show what each of --samples sweeps changes, from the start on.")
+    ] = False,
+    judge: Annotated[
+        str | None,
+        _option(_OUTPUT, "--judge", metavar="NAME|DIR|GGUF", help="Of --by-sweep: a causal model, for perplexity."),
+    ] = None,
     overwrite: Annotated[bool, _option(_OUTPUT, "--overwrite", help="Replace an existing output or run.")] = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
@@ -209,9 +216,10 @@ def sample(
     """
     if method != "mh":
         return _generate(locals())
-    from maskropolis.app import line_sampling
+    from maskropolis.app import line_sampling, sweeps
     from maskropolis.sampling import SamplingConfig, prepare
 
+    sweeps.require(by_sweep, judge, out, lines, steps)
     line_sampling.require_resumable(resume, lines, output)
     _check_outputs(None if resume else output, out, checkpoint_every, overwrite)
     alphabet = _alphabet(format, lines, output)
@@ -242,8 +250,8 @@ def sample(
         temperature=temperature,
         final_temperature=final_temperature,
         schedule=schedule,
-        burn_in=burn_in,
-        thin=thin,
+        burn_in=0 if by_sweep else burn_in,
+        thin=1 if by_sweep else thin,
         samples=samples,
         steps=steps,
         seed=seed,
@@ -255,8 +263,11 @@ def sample(
         config = _with_offset(opened, config, offset_from)
     if streamed is not None:
         return line_sampling.run(opened, config, streamed, output, resume, overwrite)
+    judging = sweeps.load_judge(judge, device=device, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code)
     prepared = prepare(opened, config)
-    if out is None:
+    if by_sweep:
+        sweeps.run(prepared, judging, output, overwrite)
+    elif out is None:
         _run_in_memory(prepared, output, overwrite)
     else:
         _run_in_folder(prepared, out, overwrite, checkpoint_every)
@@ -269,7 +280,7 @@ def _generate(given: dict[str, Any]) -> None:
     named = {name: given[name] for name in ("text", "lines", "fix", "kernel", "scan", "contiguous", "expert")}
     named |= {name: given[name] for name in ("require", "forbid", "allow", "no_repeat", "final_temperature")}
     named |= {name: given[name] for name in ("proposal_temperature", "top_k", "out", "checkpoint_every", "resume")}
-    named["offset_from"] = given["offset_from"]
+    named |= {name: given[name] for name in ("offset_from", "by_sweep", "judge")}
     foreign = {f"--{'from' if name == 'lines' else name.replace('_', '-')}": value for name, value in named.items()}
     _check_outputs(given["output"], None, None, given["overwrite"])
     settings: dict[str, Any] = {name: given[name] for name in ("sampler", "noise", "top_p", "remasking")}
