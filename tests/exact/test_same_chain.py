@@ -203,6 +203,7 @@ SHORTCUTS = [
     ("path:k=2,contiguous=yes", "early_rejection"),
     ("delayed:kernel=single-site", "early_rejection"),
     ("delayed:kernel=path(k=2)", "early_rejection"),
+    ("staged:kernel=single-site,terms=0", "early_rejection"),
 ]
 
 

@@ -38,6 +38,8 @@ EXACT = [
     "informed:balancing=sqrt,top_k=2",
     "delayed",
     "delayed:kernel=single-site,surrogate=grouped/2",
+    "staged:terms=1",
+    "staged:kernel=single-site,terms=0",
     "mixture:single-site=2,block(k=3)=1,informed=1",
     "gwg",
     "discrete-langevin:step_size=2",

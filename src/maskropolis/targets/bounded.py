@@ -45,8 +45,16 @@ def evaluate_bounded(
     `priority` [C, T]: positions of large priority are evaluated first. In every round each chain that is left gives so
     many of its next positions that a forward pass stays full while chains drop out.
     """
-    masked, offset = _parts(energy, sequences, stop)
-    tally = Tally(masked, sequences, keep, known)
+    masked, _ = divided(energy)
+    return finish(model, energy, sequences, Tally(masked, sequences, keep, known), priority, stop)
+
+
+def finish(
+    model: MaskedLM, energy: Energy, sequences: Sequences, tally: Tally, priority: Tensor, stop: Stop
+) -> Evaluation:
+    """`evaluate_bounded` with a tally of E_MLM that has some terms already; its rows are counted in."""
+    _, steered = divided(energy)
+    offset = torch.zeros_like(tally.terms[:, 0]) if steered is None else steered.offset(sequences, stop)
     order = torch.where(tally.todo, priority, -torch.inf).argsort(dim=1, descending=True, stable=True)
     counts, done = tally.todo.sum(1), 0
     every = torch.arange(len(sequences), device=sequences.device)
@@ -56,21 +64,25 @@ def evaluate_bounded(
         ranks = torch.arange(done, done + each, device=live.device)
         which, rank = (ranks[None, :] < counts[live, None]).nonzero(as_tuple=True)
         chain, position = live[which], order[live[which], ranks[rank]]
-        rows = Rows(chain, position[:, None], position[:, None])
-        for index, logits in batches(model, sequences, rows):
-            tally.add(chain[index], position[index], logits[:, 0])
+        ask(model, sequences, tally, chain, position)
         done += each
         live = _undecided(live, counts, tally, offset, stop, done)
     found = tally.evaluation()
     return Evaluation(found.energy + offset, found.terms, found.conditionals, found.rows)
 
 
-def _parts(energy: Energy, sequences: Sequences, stop: Stop) -> tuple[MaskedEnergy, Tensor]:
-    """The energy of the model, and [C] what experts and constraints add (a lower bound where `stop` says enough)."""
+def ask(model: MaskedLM, sequences: Sequences, tally: Tally, chain: Tensor, position: Tensor) -> None:
+    """Put the masked conditionals of chains [N] at positions [N] into the tally, one model row each."""
+    for index, logits in batches(model, sequences, Rows(chain, position[:, None], position[:, None])):
+        tally.add(chain[index], position[index], logits[:, 0])
+
+
+def divided(energy: Energy) -> tuple[MaskedEnergy, SteeredEnergy | None]:
+    """The energy of the model, and the whole if experts and constraints add to it (lower bounds if stopped early)."""
     if isinstance(energy, SteeredEnergy):
-        return energy.masked, energy.offset(sequences, stop)
+        return energy.masked, energy
     assert isinstance(energy, MaskedEnergy)
-    return energy, torch.zeros(len(sequences), dtype=torch.float64, device=sequences.device)
+    return energy, None
 
 
 def _undecided(live: Tensor, counts: Tensor, tally: Tally, offset: Tensor, stop: Stop, done: int) -> Tensor:

@@ -94,7 +94,7 @@ class Tally:
 
     Attributes:
         terms: [C, T] float64 so far.
-        todo: [C, T] bool, the free positions but the known ones.
+        todo: [C, T] bool, the free positions whose terms are still to come.
     """
 
     def __init__(self, energy: MaskedEnergy, sequences: Sequences, keep: bool, known: Known | None = None) -> None:
@@ -102,9 +102,8 @@ class Tally:
         self._kept: Conditionals | None = None
         self._rows = 0
         self.terms = torch.zeros(sequences.tokens.shape, dtype=torch.float64, device=sequences.device)
-        self.todo = sequences.free
+        self.todo = sequences.free.clone()
         if known is not None:
-            self.todo = sequences.free.scatter(1, known.positions[:, None], False)
             self._put(torch.arange(len(sequences), device=sequences.device), known.positions, known.logits)
 
     def add(self, chain: Tensor, position: Tensor, logits: Tensor) -> None:
@@ -113,11 +112,19 @@ class Tally:
         self._put(chain, position, logits)
 
     def _put(self, chain: Tensor, position: Tensor, logits: Tensor) -> None:
+        self.todo[chain, position] = False
         self.terms[chain, position] = self._energy.term(logits, self._sequences.tokens[chain, position])
         if self._keep:
             if self._kept is None:
                 self._kept = Conditionals.empty(self._sequences, logits.shape[-1], logits.dtype)
             self._kept.logits[chain, self._kept.slot[chain, position]] = logits
+
+    def part(self, index: Tensor) -> Tally:
+        """The chains `index` [K], as a tally of its own that has cost nothing yet."""
+        some = Tally(self._energy, self._sequences.rows(index), self._keep)
+        some.terms, some.todo = self.terms[index], self.todo[index]
+        some._kept = None if self._kept is None else self._kept.rows(index)
+        return some
 
     def evaluation(self) -> Evaluation:
         return Evaluation(self.terms.sum(1), self.terms, self._kept, self._rows)
