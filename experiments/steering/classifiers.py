@@ -61,8 +61,9 @@ def train(start: Path, passages: Sequence[Passage], steps: int, seed: int, folde
     collator = DataCollatorWithPadding(tokenizer)
     Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator).train()
     rough = folder.with_name(folder.name + ".partial")
-    model.save_pretrained(rough)
-    tokenizer.save_pretrained(rough)
+    with quiet():
+        model.save_pretrained(rough)
+        tokenizer.save_pretrained(rough)
     rough.rename(folder)
 
 

@@ -30,7 +30,7 @@ class Scale:
     name: str = "full"
     passages: int = 1500
     held_out: int = 150
-    steps: int = 250
+    steps: int = 300
     plain: int = 32
     chains: int = 8
     keyword_chains: int = 4

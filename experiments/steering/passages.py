@@ -12,8 +12,8 @@ from maskropolis.errors import InputError
 from maskropolis.training.sentences import is_balanced, split_sentences
 
 AUTHORS = {
-    "baum": "l-frank-baum_ozma-of-oz",
     "doyle": "arthur-conan-doyle_the-hound-of-the-baskervilles",
+    "montgomery": "l-m-montgomery_anne-of-the-island",
     "piper": "h-beam-piper_little-fuzzy",
     "wodehouse": "p-g-wodehouse_leave-it-to-psmith",
 }
