@@ -2,8 +2,8 @@
 
 A randomised block design. A block holds one sentence of every system: the same line of each where systems are aligned
 (translations of the same sources), else one drawn at random, from as many chains as there are. Every rater sees all
-blocks, in an order of their own, the sentences of a block side by side in an order of their own too. So raters, places in
-the sheet and systems are balanced, and the differences within blocks are what a paired test needs.
+blocks, in an order of their own, the sentences of a block side by side in an order of their own too. So raters, places
+in the sheet and systems are balanced, and the differences within blocks are what a paired test needs.
 """
 
 from __future__ import annotations
