@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,20 @@ def test_the_command(folders: dict[str, Path], tmp_path: Path) -> None:
     assert "<script> one" not in html.read_text() and "K12" in html.read_text()
     shown, error = invoke(str(wild), "--entropy", *model)
     assert error is None and len(shown.splitlines()) == len(WILD) + 1 and "likeliest" in shown
+
+
+def test_mutants_of_several_wild_types(folders: dict[str, Path], tmp_path: Path) -> None:
+    wild, listed, out = tmp_path / "wild.fasta", tmp_path / "dms.csv", tmp_path / "out.jsonl"
+    wild.write_text(f">one first\n{WILD}\n>two\nACDEF\n>three\nACD\n")
+    listed.write_text("name,mutant\ntwo,C2R\none,K2R\ntwo,C2R:D3S\n")
+    arguments = [str(wild), "--mutants", str(listed), "-m", str(folders["esm"])]
+    assert invoke(*arguments, "-o", str(out))[1] is None
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["name"], row["mutant"]) for row in rows] == [
+        ("one first", "K2R"), ("two", "C2R"), ("two", "C2R:D3S"),
+    ]  # fmt: skip
+    listed.write_text("name,mutant\nfour,C2R\n")
+    assert "the mutant C2R is of 'four'" in str(invoke(*arguments)[1])
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,27 @@ def _mutants(given: str, column: str) -> _Mutants:
     return [(part, {}) for part in given.split(",") if part.strip()]
 
 
+def _names(record: Record) -> set[str]:
+    """The whole header of a record and its first word."""
+    name = str(record.other.get("name") or "")
+    return {name, *name.split()[:1]}
+
+
+def _of(record: Record, listed: _Mutants) -> _Mutants:
+    """The mutants of one wild type: those that name it, and those that name none."""
+    return [one for one in listed if not one[1].get("name") or one[1]["name"] in _names(record)]
+
+
+def _require_owners(records: list[Record], listed: _Mutants) -> None:
+    """Raises `InputError` if there are no mutants, or one names a wild type that there is not."""
+    known = set().union(*map(_names, records))
+    for mutant, other in listed:
+        if other.get("name") and other["name"] not in known:
+            raise InputError(f"the mutant {mutant} is of '{other['name']}', which is no record of the input")
+    if not listed:
+        raise InputError("the list of mutants is empty; expected e.g. A23V,K45R")
+
+
 def _scan(
     records: list[Record],
     model: Any,
@@ -146,7 +167,10 @@ def _scan(
     from maskropolis.mutation import prepare, score_mutants
     from maskropolis.records import open_records
 
-    tasks = [prepare(record, model, listed, to, first) for record in records]
+    chosen = [(record, None if listed is None else _of(record, listed)) for record in records]
+    if listed is not None:
+        _require_owners(records, listed)
+    tasks = [prepare(record, model, some, to, first) for record, some in chosen if listed is None or some]
     if heatmap is not None and len(tasks) > 1:
         raise InputError(f"--heatmap shows one sequence; the input holds {len(tasks)}")
     rows = _announce(tasks, methods)
