@@ -87,7 +87,7 @@ class Job:
         kept = self.work / "results" / f"{name}.json"
         if not kept.is_file():
             began, spent = time.perf_counter(), time.process_time()
-            made = step()
+            made = {"model": common.named(self.model), **common.circumstances()} | step()
             made["minutes"] = round((time.perf_counter() - began) / 60, 2)
             made["processor_minutes"] = round((time.process_time() - spent) / 60, 2)
             common.write_json(kept, made)
@@ -164,13 +164,18 @@ class Job:
             return dict(json.loads(file.read_text(encoding="utf-8")))
         if not found:
             raise SystemExit(f"nothing has been measured in '{self.work}'; run a step first")
-        model = common.named(self.model)
+        models = sorted({step["model"] for step in found.values()})
+        if len(models) > 1:
+            raise SystemExit(
+                f"the steps in '{self.work}' were measured on {' and '.join(models)}; start with a new --work"
+            )
+        shared = {key: next(iter(found.values()))[key] for key in ("model", "versions", "machine")}
         results = {
-            "signature": common.signature("steering", model=model, scale=self.scale.name, seed=self.seed),
+            "signature": common.signature("steering", model=models[0], scale=self.scale.name, seed=self.seed),
             "scale": self.scale.name,
             "seed": self.seed,
-            **common.circumstances(),
-            **found,
+            **shared,
+            **{name: {k: v for k, v in step.items() if shared.get(k) != v} for name, step in found.items()},
         }
         import report
 
