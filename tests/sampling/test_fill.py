@@ -147,7 +147,7 @@ def test_the_command(tiny_folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fill", "no gap"], "nothing to fill"),
+        (["fill", "a [MASK]", "no gap"], "nothing to fill"),
         (["fill", "a [MASK]", "--best-of", "0"], "best_of 0 is out of range"),
         (["fill", "a [MASK:1-2]", "--kernel", "block"], "keeps lengths"),
         (["fill", "a [MASK:1-2]", "--kernel", "resize:gaps=1-2"], "leave them away"),

@@ -81,6 +81,7 @@ def fill(
     maskropolis fill "She opened the [MASK:2-4] and saw [MASK:3]." --best-of 16 --samples 5
     maskropolis fill "MKT[MASK:3-6]QRQ" -m ./my-esm --format fasta -o loops.fasta
     """
+    from maskropolis.decoders.gaps import GappedText
     from maskropolis.infilling import fill as fill_gaps
     from maskropolis.records import check_output, open_records
 
@@ -97,6 +98,8 @@ def fill(
     opened = options.open_model(
         model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, _format(format, output)
     )
+    for text in template:
+        GappedText.parse(text, opened.codec.tokenizer.mask_token)
     stopped = None
     with ExitStack() as stack:
         write = None if output is None else stack.enter_context(open_records(output, overwrite))
@@ -145,7 +148,7 @@ def _show(filling: Filling) -> None:
     line = Text(filling.text)
     for span in filling.spans:
         line.stylize("bold green", span.start, span.stop)
-    Console(highlight=False).print(Text(f"{filling.score:9.3f}  ", style="dim") + line)
+    Console(highlight=False).print(Text.assemble((f"{filling.score:9.3f}  ", "dim"), line))
 
 
 def _report(result: Any) -> None:
