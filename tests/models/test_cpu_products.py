@@ -90,6 +90,8 @@ def test_causal_attention_and_half_precision_take_the_usual_way() -> None:
     with CpuProducts():
         ours = scaled_dot_product_attention(*parts, is_causal=True)
         assert linear(*half).dtype == torch.bfloat16
+        with torch.autocast("cpu", torch.bfloat16):
+            assert linear(normal(2, 128), normal(128, 128)).dtype == torch.bfloat16
     torch.testing.assert_close(ours, scaled_dot_product_attention(*parts, is_causal=True))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from maskropolis.errors import InputError
 from maskropolis.models.conditional import framed_rows, free_tokens
 from maskropolis.models.conditional_network import ConditionalNetwork, Memory
 from maskropolis.models.conditional_text import TranslationCodec
+from maskropolis.models.cpu_products import products_for
 from maskropolis.models.differentiable import Term, slopes_through, vectors_of
 from maskropolis.models.protocol import Budget
 from maskropolis.sequences import Sequences
@@ -27,6 +29,7 @@ class ConditionalMaskedLM:
         self.codec = TranslationCodec(
             tokenizer, self.config.max_source_positions, self.config.longest_target, self.config.continuation
         )
+        self.products = products_for(network)
         self.budget = Budget(tokens=4096 if self.device.type == "cpu" else 65536, logits=1 << 24)
         self.source_ids, self.target_ids = self.codec.source_ids, self.codec.target_ids
         self.text, self.unknown = self.codec.text, self.codec.unknown
@@ -85,7 +88,8 @@ class BoundMaskedLM:
             stop = start + max(1, self.budget.tokens // (1 + len(self.sources[order[start]])))
             some = [self.sources[i] for i in order[start:stop]]
             padded = Sequences.from_lists(some, [[False] * len(source) for source in some]).to(self.device)
-            parts.append(self._network.encode(padded.tokens, padded.attention))
+            with self._model.products or nullcontext():
+                parts.append(self._network.encode(padded.tokens, padded.attention))
             start = stop
         place = torch.tensor(order, device=self.device).argsort()
         return Memory.joined(parts).rows(place)
@@ -113,7 +117,8 @@ class BoundMaskedLM:
     @torch.inference_mode()
     def logits(self, sequences: Sequences, positions: Tensor) -> Tensor:
         """Logits [N, K, V] float32 at `positions` [N, K]."""
-        return self._decoded(sequences, positions)
+        with self._model.products or nullcontext():
+            return self._decoded(sequences, positions)
 
     @cached_property
     def input_vectors(self) -> Tensor:

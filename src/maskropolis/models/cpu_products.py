@@ -77,7 +77,7 @@ _OWN: dict[Any, Callable[..., Tensor | None]] = {
 
 
 def _plain(*tensors: Tensor) -> bool:
-    return not torch.is_grad_enabled() and all(
+    return not (torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")) and all(
         t.device.type == "cpu" and t.dtype == torch.float32 and t.layout == torch.strided for t in tensors
     )
 
