@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maskropolis import __version__
-from maskropolis.decoders.diffusion import Reverse, diffuse, stream_source
+from maskropolis.decoders.diffusion import Observe, Reverse, diffuse, stream_source, unobserved
 from maskropolis.decoders.diffusion_ancestral import Ancestral
 from maskropolis.decoders.diffusion_confidence import ORDERS, Confidence
 from maskropolis.decoders.diffusion_first_hitting import FirstHitting
@@ -173,8 +173,8 @@ def generate(
     return run(model if isinstance(model, HuggingFaceMaskedLM) else load(model), config)
 
 
-def run(model: HuggingFaceMaskedLM, config: GenerationConfig) -> Generated:
-    """Generate as `config` says."""
+def run(model: HuggingFaceMaskedLM, config: GenerationConfig, observe: Observe = unobserved) -> Generated:
+    """Generate as `config` says; `observe` is told of the steps of diffusion and of Langevin dynamics."""
     lengths = config.lengths if config.lengths or config.templates else (12,)
     blank = blank_chains(model, config.chains, lengths=lengths, templates=config.templates)
     if config.method == "mask-predict":
@@ -182,12 +182,12 @@ def run(model: HuggingFaceMaskedLM, config: GenerationConfig) -> Generated:
         sequences, rows = filled.sequences, filled.rows
     elif config.method == "langevin":
         streams = Streams(config.seed, range(len(blank)), START)
-        annealed = langevin(HuggingFaceDenoiser(model), blank, config.make_langevin(), streams)
+        annealed = langevin(HuggingFaceDenoiser(model), blank, config.make_langevin(), streams, observe)
         sequences, rows = annealed.sequences, annealed.rows
     else:
         streams = Streams(config.seed, range(len(blank)), START)
         source = stream_source(streams, blank.width, blank.device)
-        done = diffuse(model, blank, config.make_sampler(), source, config.block)
+        done = diffuse(model, blank, config.make_sampler(), source, config.block, observe)
         sequences, rows = done.sequences, done.rows
     energy = energy_by_name(config.energy).evaluate(model, sequences).energy.tolist()
     texts, lengths_of = model.codec.decode(sequences), sequences.lengths.tolist()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,10 +48,25 @@ def run(model: HuggingFaceMaskedLM, config: GenerationConfig, output: str | None
 
     with ExitStack() as stack:
         write = None if output is None else stack.enter_context(open_records(output, overwrite))
-        result = generate(model, config)
+        with _progress(config.method) as observe:
+            result = generate(model, config, observe)
         if write is None:
             show(result.records, model.codec.format)
         else:
             write(result.records)
     typer.echo(f"{result.rows} model rows for {len(result.records)} sequences", err=True)
     typer.echo(result.signature, err=True)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar of the steps on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda made, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda made, total: bar.update(task, completed=made, total=total)

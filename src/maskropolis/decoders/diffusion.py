@@ -28,6 +28,13 @@ UNIFORMS = 3  # for each position, in each step: whether it changes, which token
 Source = Callable[[int], Tensor]
 """step -> uniforms [C, T, 3]."""
 
+Observe = Callable[[int, int], None]
+"""Is told, after every step, the steps made and how many there are."""
+
+
+def unobserved(made: int, total: int) -> None:
+    """Nobody watches."""
+
 
 class Reverse(Protocol):
     """How to go from masks to tokens in a number of steps."""
@@ -69,21 +76,28 @@ class Diffused:
 
 
 def diffuse(
-    model: MaskedLM, sequences: Sequences, reverse: Reverse, source: Source, block: int | None = None
+    model: MaskedLM,
+    sequences: Sequences,
+    reverse: Reverse,
+    source: Source,
+    block: int | None = None,
+    observe: Observe = unobserved,
 ) -> Diffused:
     """Write tokens at every free position of `sequences` that holds the mask; all else is context and stays.
 
-    `source` gives the uniforms of a step, counted over all blocks. Raises `InputError` for an empty block.
+    `source` gives the uniforms of a step, counted over all blocks; `observe` is told of the steps. Raises
+    `InputError` for an empty block.
     """
     if block is not None and block < 1:
         raise InputError(f"a block of {block} tokens is too small; expected at least 1")
     blank = sequences.free & (sequences.tokens == model.mask_token)
-    made = rows = 0
-    for part in blocks(blank, block):
-        steps = reverse.steps(int(part.sum(1).max()))
+    parts = [(part, reverse.steps(int(part.sum(1).max()))) for part in blocks(blank, block)]
+    made, rows, total = 0, 0, sum(steps for _, steps in parts)
+    for part, steps in parts:
         for step in range(steps):
             sequences, used = reverse.step(model, sequences, part, step, steps, source(made))
             made, rows = made + 1, rows + used
+            observe(made, total)
     return Diffused(sequences, rows, made)
 
 

@@ -16,12 +16,12 @@ that may be written. One step costs one model row, with the output layer at ever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from maskropolis.decoders.diffusion import Observe, unobserved
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models.denoiser import Denoiser
 from maskropolis.randomness import Streams
@@ -90,11 +90,11 @@ def langevin(
     sequences: Sequences,
     settings: Langevin,
     streams: Streams,
-    observe: Callable[[int], None] = lambda step: None,
+    observe: Observe = unobserved,
 ) -> Annealed:
     """Write the masked free positions of `sequences`; all else is context, visible without noise.
 
-    A chain depends on its own stream alone. `observe` is told the number of steps made.
+    A chain depends on its own stream alone. `observe` is told of the steps.
     """
     ladder = settings.ladder(denoiser)
     where = sequences.free & (sequences.tokens == denoiser.mask_token)
@@ -112,7 +112,7 @@ def langevin(
         towards = mean(denoiser, sequences, noisy, sigmas, where, denoiser.allowed) - noisy
         moved = noisy + settings.step_size / 2 * towards + sigma * math.sqrt(settings.step_size) * normal(step + 1)
         noisy = torch.where(at, moved, noisy)
-        observe(step + 1)
+        observe(step + 1, settings.steps)
     rows = running * settings.steps
     if settings.decode == "nearest":
         return Annealed(nearest(denoiser, sequences, noisy, where, denoiser.allowed), noisy, rows)

@@ -51,11 +51,10 @@ class NoiseConditioning(nn.Module):
         self.low, self.high = low, high
         self.register_buffer("embeddings", embeddings.detach().float().contiguous())
         self.register_buffer("log_prior", log_prior.detach().float().contiguous())
-        self.level = nn.Sequential(
-            nn.Linear(2 * _FREQUENCIES, _HIDDEN), nn.SiLU(), nn.Linear(_HIDDEN, embeddings.shape[1])
-        )
-        nn.init.zeros_(self.level[-1].weight)
-        nn.init.zeros_(self.level[-1].bias)
+        last = nn.Linear(_HIDDEN, embeddings.shape[1])
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.level = nn.Sequential(nn.Linear(2 * _FREQUENCIES, _HIDDEN), nn.SiLU(), last)
 
     @classmethod
     def beginning(cls, network: Any, log_prior: Tensor, low: float, high: float) -> NoiseConditioning:
