@@ -31,10 +31,10 @@ class Scale:
     passages: int = 1500
     held_out: int = 150
     steps: int = 300
-    plain: int = 32
+    plain: int = 24
     chains: int = 8
     keyword_chains: int = 4
-    reaction_chains: int = 4
+    reaction_chains: int = 3
     reactions: int = 8
     length: int = 12
     burn_in: int = 6
