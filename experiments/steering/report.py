@@ -119,6 +119,12 @@ def without_folder(value: Any, folder: Path) -> Any:
     return value.replace(f"{folder}/", "") if isinstance(value, str) else value
 
 
+def links(results: dict[str, Any]) -> str:
+    """To the figures of what has been measured, as seen from docs/."""
+    names = [name for name in ("style", "keywords", "reactions") if name in results]
+    return "Figures: " + ", ".join(f"[{name}](../experiments/steering/{name}.png)" for name in names) + "."
+
+
 def put_into(page: Path, made: str) -> None:
     """Replace what stands between the marks of the page. Raises `SystemExit` if they are not there."""
     text = page.read_text(encoding="utf-8")

@@ -189,7 +189,7 @@ class Job:
         made = report.tables(results)
         (self.out / "results.md").write_text(made + "\n", encoding="utf-8")
         if not self.chosen.quick:
-            report.put_into(PAGE, made)
+            report.put_into(PAGE, f"{made}\n\n{report.links(results)}")
         print(made)
 
 

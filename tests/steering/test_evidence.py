@@ -75,6 +75,7 @@ def test_tables_and_their_place(tmp_path: Path) -> None:
     made = report.tables(_results())
     assert "| one word required | 100% (100%–100%) | 0 (0–1) | 0.50 (0.25–0.75) | 4 |" in made
     assert "| α = 3 | 50% (25%–75%) | 0.50 (0.25–0.75) | 0.50 (0.25–0.75) | 3 of 4 | 20 |" in made
+    assert report.links(_results()).count(".png") == 2 and "style.png" not in report.links(_results())
     assert "Author style" not in made and "a processor" in made
     page = tmp_path / "page.md"
     page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
