@@ -59,12 +59,14 @@ class Record:
 
 @dataclass(frozen=True)
 class Fields:
-    """Which field or column holds what. `skip_empty` passes over records whose text is blank."""
+    """Which field or column holds what. `skip_empty` passes over records whose text is blank; `offer_skipping` says in
+    the error that there is an option for that."""
 
     text: str = "text"
     prefix: str | None = None
     suffix: str | None = None
     skip_empty: bool = False
+    offer_skipping: bool = True
 
 
 def read_records(source: str, fields: Fields | None = None, format: str | None = None) -> Iterator[Record]:
@@ -134,7 +136,8 @@ def _records(
         if not text.strip():
             if fields.skip_empty:
                 continue
-            raise InputError(f"{where} is empty; expected a sentence (--skip-empty passes over such lines)")
+            hint = " (--skip-empty passes over such lines)" if fields.offer_skipping else "; remove it"
+            raise InputError(f"{where} is empty; expected a sentence{hint}")
         prefix = _string(values, fields.prefix, where, "--prefix-field") if fields.prefix else ""
         suffix = _string(values, fields.suffix, where, "--suffix-field") if fields.suffix else ""
         used = {fields.text, fields.prefix, fields.suffix}

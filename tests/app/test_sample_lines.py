@@ -133,3 +133,9 @@ def test_bad_input(job: Any, tmp_path: Path, options: list[str], message: str) -
     result = job(tmp_path / "samples.jsonl", *options)
     assert isinstance(result.exception, MaskropolisError) and message in str(result.exception)
     assert "\n" not in str(result.exception)
+
+
+def test_an_empty_line(job: Any, tmp_path: Path) -> None:
+    job.lines.write_text("the cat\n\nthe mat\n")
+    result = job(tmp_path / "samples.jsonl")
+    assert "line 2 is empty; expected a sentence; remove it" in str(result.exception)

@@ -43,12 +43,12 @@ def read(
 ) -> Iterator[Record]:
     """The records of a file, one at a time. Raises `InputError` if there are none, or chains start elsewhere too."""
     from maskropolis.errors import InputError
-    from maskropolis.records import read_records
+    from maskropolis.records import Fields, read_records
 
     for name, given in (("length", length), ("template", template), ("text", text)):
         if given:
             raise InputError(f"expected one of --from and --{name}; got both")
-    records = read_records(lines, format=format)
+    records = read_records(lines, Fields(offer_skipping=False), format)
     first = next(records, None)
     if first is None:
         raise InputError(f"the file '{lines}' has no lines; expected one text a line")
