@@ -71,7 +71,7 @@ class Settings:
         curve: marks of a curve, the start not counted. curve_length: the length for which curves are measured.
     """
 
-    rows: int = 5000
+    rows: int = 3000
     chains: int = 10
     marks: int = 40
     kept: int = 20

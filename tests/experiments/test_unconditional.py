@@ -14,11 +14,12 @@ from scripts import EXPERIMENTS, command
 
 run = command("unconditional")
 
-from cells import SYSTEMS, Settings, grid  # noqa: E402
+from cells import CANDIDATES, SYSTEMS, Settings, grid  # noqa: E402
 from claims import claims, difference  # noqa: E402
 from measures import both_energies, convergence, jackknife_error  # noqa: E402
 from pages import page  # noqa: E402
 from sentences_of_length import by_length, divided  # noqa: E402
+from study import pilot  # noqa: E402
 from walks import Counted, half_masked, walk, write  # noqa: E402
 
 from maskropolis.errors import InputError  # noqa: E402
@@ -158,6 +159,18 @@ def test_welch_covers_the_truth_as_often_as_it_says():
         made = difference(random.normal(1, 1, 8).tolist(), random.normal(0, 2, 8).tolist(), holds=1)
         inside += made["low"] <= 1 <= made["high"]
     assert abs(inside / 400 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 400)
+
+
+def test_the_pilot_runs_every_candidate_and_takes_the_best_that_has_no_system(tiny_bert):
+    settings = Settings(rows=120, chains=3, marks=2, kept=2, measured=1, curve=1)
+    found = pilot(tiny_bert, settings, 5)
+    assert [one["kernel"] for one in found["candidates"]] == list(CANDIDATES)
+    assert all(one["rows"] >= 120 for one in found["candidates"])
+    free = [one for one in found["candidates"] if one["kernel"] not in {system.kernel for system in SYSTEMS}]
+    good = [one for one in free if one["r_hat"] is not None and one["r_hat"] < 1.2] or free
+    assert {one["kernel"]: one for one in good}[found["best"]]["ess_per_1000_rows"] == max(
+        one["ess_per_1000_rows"] for one in good
+    )
 
 
 def test_the_grid_is_what_the_study_names():
