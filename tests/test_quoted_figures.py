@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "benchmarks/README.md", *(ROOT / "docs").glob("*.md")])
 
 WITHOUT_A_FILE = {
-    "docs/kernels.md": ["| kernel | acceptance | changed tokens per 1,000 rows | | --"],
     "docs/training.md": ["Measured on 2 cores of an AMD EPYC (Zen 4) without other wor"],
     "docs/translation.md": ["shows where the time of a step goes. On the CPU two things m"],
 }

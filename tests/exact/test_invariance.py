@@ -57,7 +57,7 @@ def test_exact_kernels_reach_every_state(name: str) -> None:
     for step in range(2):
         matrix = matrix @ transition_matrix(model, kernel, states, situation.temperature, step)
     target = exact_distribution(model, kernel.energy, states, situation.temperature)
-    assert spectral_gap(matrix) > 0.001  # a Langevin step is small where there are but two tokens to go to
+    assert spectral_gap(matrix) > 1e-4  # a Langevin step is small where there are but two tokens to go to
     assert total_variation(stationary_distribution(matrix), target) < 1e-9
 
 

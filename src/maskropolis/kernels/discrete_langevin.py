@@ -40,7 +40,7 @@ class DiscreteLangevin:
     variants: ClassVar[tuple[str, ...]] = ("discrete-langevin:step_size=2,k=2,top_k=2,proposal_temperature=1.7",)
     energy: Energy = NORM
     proposal: MaskedProposal = MaskedProposal()
-    step_size: float = 0.2
+    step_size: float = 0.15
     k: int = 64
 
     def __post_init__(self) -> None:
