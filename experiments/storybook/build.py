@@ -105,7 +105,8 @@ def finish(run: Path, books: Path) -> None:
 def _training(record: dict[str, Any], points: list[dict[str, Any]]) -> dict[str, Any]:
     """What the run was told, how far it got, and its loss along the way; no paths of this machine."""
     further = record["options"]["prune"] is None
-    options = record["options"] | {"texts": ["books"], "validation": [], "init": "an earlier storybook" if further else INIT_RELEASE}
+    start = "an earlier storybook" if further else INIT_RELEASE
+    options = record["options"] | {"texts": ["books"], "validation": [], "init": start}
     seconds = [point["seconds"] for point in points if "seconds" in point]
     return {
         "options": options,

@@ -45,4 +45,6 @@ def _typed(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, tuple):
         return "/".join(f"{number:g}" for number in value) or "none"
+    if hasattr(value, "step"):  # a kernel
+        return str(value.signature())
     return str(getattr(value, "name", "none" if value is None else value))

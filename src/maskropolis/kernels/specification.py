@@ -40,7 +40,7 @@ def build_kernel(specification: str, energy: Energy, **settings: Any) -> Kernel:
         if "kernel" not in {item.name for item in fields(kind)}:
             raise unknown_name(f"setting of kernel '{name}':", next(iter(left)), _settings(kind))
         default = next(item for item in fields(kind) if item.name == "kernel").default_factory
-        inner = arguments.get("kernel") or default().name  # type: ignore[operator]
+        inner = arguments.get("kernel") or default().signature()  # type: ignore[operator]
         arguments["kernel"] = build_kernel(inner, energy, **left) if isinstance(inner, str) else inner
     kernel: Kernel = kind(energy=energy, **arguments)
     return kernel

@@ -104,7 +104,8 @@ def _model(options: Options, tokenizer: Any) -> Any:
 
 def _condition(options: Options, model: Any, tokenizer: Any, training: Corpus) -> None:
     """Gives the model its noise conditioning: the saved one of the model that it starts from, else a new one."""
-    saved = None if options.init.startswith(SCRATCH) or options.prune else load_conditioning(starting.located(options.init))
+    new = options.init.startswith(SCRATCH) or options.prune
+    saved = None if new else load_conditioning(starting.located(options.init))
     if saved is None:
         size = int(model.config.vocab_size)
         words = Vocabulary.of(tokenizer, size)
