@@ -82,19 +82,21 @@ def train(books: Path, run: Path, arguments: argparse.Namespace) -> bool:
     return made is not None
 
 
-def finish(run: Path, books: Path) -> None:
+def finish(folder: Path, books: Path) -> None:
     """Packs a finished run into the package, measures what was packed and writes the figures and the card."""
     from evaluation import evaluate
     from packing import pack
     from samples import samples
 
-    pack(run, DATA)
-    record = json.loads((run / "training.json").read_text())
-    points = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    pack(folder, DATA)
+    record = json.loads((folder / "training.json").read_text())
+    points = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     earlier = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     kept = {key: earlier[key] for key in ("ablation",) if key in earlier}
+    run = _training(record, points)
+    before = [] if record["options"]["prune"] else earlier.get("runs", [])
     results = evaluate(DATA, books) | {
-        "training": _training(record, points),
+        "runs": [*before, run],
         "samples": samples(DATA),
     }
     RESULTS.write_text(json.dumps(results | kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -9,7 +9,8 @@ from recipe import DATA_NOTE, INIT_RELEASE
 
 def storybook_card(results: dict[str, Any]) -> str:
     """The card in Markdown, with the YAML head that model hubs read."""
-    training, options = results["training"], results["training"]["options"]
+    runs = results["runs"]
+    options, millions = runs[0]["options"], sum(run["tokens"] for run in runs) / 1e6
     return f"""---
 license: apache-2.0
 language: en
@@ -33,22 +34,25 @@ One book in twenty was held out, drawn with seed 0, and never trained on: {_name
 
 Encoder and embeddings start from MiniLM-L6-H384 (`{INIT_RELEASE}`, Apache-2.0), the output layer from
 the identity and the embeddings. The vocabulary is cut to the 12,000 pieces that the training books need; curly quotes
-read as straight ones. {_amount(training)}: half of the batches
+read as straight ones. {millions:.1f} million tokens in rows of {options["length"]}: half of the batches
 with the BERT objective (15% chosen, 80/10/10), half with a mask rate uniform in (0, 1] and pure masking; a fifth of the
-batches single sentences. {_optimiser(options)}, no dropout, bfloat16 autocast, seed {options["seed"]}.
+batches single sentences. AdamW, {options["warmup"]} steps of warm-up, linear decay, no dropout, bfloat16 autocast.
 
 ```
 make model BOOKS=books.tar.xz
+make model BOOKS=books.tar.xz MODEL=--further
 ```
 
-trains it anew. The run is timed: {training["minutes"]:.0f} minutes of training on {_machine(results)};
-another machine makes another number of steps. This run started from {options["init"]}.
-{training["note"]}
-Versions: {_versions(training["versions"])}.
+trains it anew, and then further. The runs are timed, so another machine makes other numbers of steps; these were made
+on {_machine(results)}:
 
-Loss on held-out rows during training (15% chosen, nats):
+{_runs(runs)}
 
-{_curve(training["points"])}
+{_notes(runs)}Versions: {_versions(runs[-1]["versions"])}.
+
+Loss on held-out rows during training (15% chosen, nats), run by run:
+
+{_curves(runs)}
 
 ## Measured on the held-out books
 
@@ -98,14 +102,19 @@ def _versions(versions: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
-def _amount(training: dict[str, Any]) -> str:
-    options = training["options"]
-    size = f"{options['rows']} rows of {options['length']} tokens"
-    return f"{training['tokens'] / 1e6:.1f} million tokens in {training['step']:,} steps of {size}"
+def _runs(runs: list[dict[str, Any]]) -> str:
+    """One row for each run: where it started, how long it was, its rate and seed."""
+    head = "| run | from | tokens, millions | steps | minutes | highest rate | seed |\n" + "| --- " * 7 + "|"
+    rows = [
+        f"| {number} | {run['options']['init']} | {run['tokens'] / 1e6:.1f} | {run['step']:,} | {run['minutes']:.0f} "
+        f"| {run['options']['learning_rate']:g} | {run['options']['seed']} |"
+        for number, run in enumerate(runs, start=1)
+    ]
+    return "\n".join([head, *rows])
 
 
-def _optimiser(options: dict[str, Any]) -> str:
-    return f"AdamW, highest rate {options['learning_rate']:g}, {options['warmup']} steps of warm-up, linear decay"
+def _notes(runs: list[dict[str, Any]]) -> str:
+    return "".join(f"Run {number}: {run['note']}\n" for number, run in enumerate(runs, start=1) if run["note"])
 
 
 def _samples(found: dict[str, Any] | None) -> str:
@@ -125,11 +134,16 @@ Drawn at random and not picked: the states of {chosen}, all other settings those
 """
 
 
-def _curve(points: list[dict[str, Any]]) -> str:
-    found = [point for point in points if "validation_loss" in point]
-    head = "| tokens, millions | " + " | ".join(f"{point['tokens'] / 1e6:.1f}" for point in found) + " |"
-    loss = "| loss | " + " | ".join(f"{point['validation_loss']:.3f}" for point in found) + " |"
-    return "\n".join([head, "| --- " * (len(found) + 1) + "|", loss])
+def _curves(runs: list[dict[str, Any]]) -> str:
+    """Tokens and loss; the tokens of all runs are counted together."""
+    before, points = 0, []
+    for run in runs:
+        found = [point for point in run["points"] if "validation_loss" in point]
+        points += [(before + point["tokens"], point["validation_loss"]) for point in found]
+        before += run["tokens"]
+    head = "| tokens, millions | " + " | ".join(f"{tokens / 1e6:.1f}" for tokens, _ in points) + " |"
+    loss = "| loss | " + " | ".join(f"{loss:.3f}" for _, loss in points) + " |"
+    return "\n".join([head, "| --- " * (len(points) + 1) + "|", loss])
 
 
 def _row(name: str, figures: dict[str, float]) -> str:
