@@ -22,11 +22,10 @@ def tables(results: dict[str, Any]) -> str:
     settings, machine = results["settings"], results["machine"]
     trial = "" if results["scale"] == "full" else "Figures of a trial; they show nothing.\n\n"
     sentences = next(iter(results["models"].values()))["sentences"]
-    minutes = f"{settings['minutes']:g} minutes" if settings["minutes"] else f"{settings['steps']} steps"
     note = (
-        f"`{settings['init']}` trained on for {minutes} with each objective. {sentences} held-out sentences, "
-        f"{settings['texts']} texts of {settings['tokens']} tokens from each sampler; 95% intervals by bootstrap. "
-        f"{machine['cpu']}, {settings['threads']} thread, seed {settings['seed']}, version "
+        f"`{settings['init']}` trained on for {settings['steps']} steps of {settings['rows']} rows with each objective. "
+        f"{sentences} held-out sentences, {settings['texts']} texts of {settings['tokens']} tokens from each sampler; "
+        f"95% intervals by bootstrap. {machine['cpu']}, {settings['threads']} thread, seed {settings['seed']}, version "
         f"{results['versions']['maskropolis']}."
     )
     return trial + _models(results) + "\n\n" + _systems(results) + "\n\n" + note

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,8 @@ class Scale:
     """How much is computed.
 
     Attributes:
-        every: of how many training books one is read: more than the minutes suffice for. init: what every model starts
-            from. minutes: of training each, or steps. rows, length: of a training batch.
+        every: of how many training books one is read: more than the steps suffice for. init: what every model starts
+            from. steps: of training each. rows, length: of a training batch.
         sentences, copies: held-out sentences of `words` words that are scored, and noisy copies of each for a bound.
         texts, tokens: how many texts a system writes, and of how many tokens. sweeps: of a chain.
         iterations: of Mask-Predict. langevin_steps, langevin_levels: of the dynamics.
@@ -53,11 +53,12 @@ class Scale:
     objectives: tuple[str, ...] = ("bert", "mixture", "mdlm", "d3pm", "gaussian-dae")
     every: int = 5
     init: str = "storybook"
-    minutes: float | None = 5.0
-    steps: int | None = None
+    steps: int = 200
     rows: int = 32
     length: int = 64
-    learning_rate: float = 3e-4
+    learning_rate: float = 2e-4
+    warmup: int = 20
+    validation_rows: int = 128
     sentences: int = 100
     words: tuple[int, int] = (8, 20)
     copies: int = 32
@@ -72,8 +73,8 @@ class Scale:
 
 FULL = Scale()
 SHORT = Scale(
-    "short", objectives=("mdlm", "gaussian-dae"), every=40, init="scratch:tiny", minutes=None, steps=3, rows=4,
-    length=16, sentences=3, words=(2, 8), copies=4, texts=4, tokens=4, sweeps=1, iterations=2, langevin_steps=4,
+    "short", objectives=("mdlm", "gaussian-dae"), every=40, init="scratch:tiny", steps=3, warmup=1, validation_rows=4,
+    rows=4, length=16, sentences=3, words=(2, 8), copies=4, texts=4, tokens=4, sweeps=1, iterations=2, langevin_steps=4,
     langevin_levels=2, resamples=20,
 )  # fmt: skip
 
@@ -87,14 +88,14 @@ class Job:
         work: Path,
         scale: Scale,
         seed: int = 0,
-        minutes: float | None = None,
+        steps: int | None = None,
         judge: str | None = None,
         threads: int = 1,
     ) -> None:
-        self.given, self.scale, self.seed, self.threads = books, scale, seed, threads
-        self.minutes = scale.minutes if minutes is None else minutes
+        self.given, self.seed, self.threads = books, seed, threads
+        self.scale = scale if steps is None else replace(scale, steps=steps)
         self.work = work.resolve() / scale.name
-        self.out = HERE if scale is FULL else self.work
+        self.out = HERE if scale.name == FULL.name else self.work
         self._judge = judge
         self.work.mkdir(parents=True, exist_ok=True)
 
@@ -116,9 +117,8 @@ class Job:
             train_mlm(self.options(objective), folder, resume=started, command=("experiments/readings/run.py", "train"))
 
     def options(self, objective: str) -> Options:
-        """The same data, order, start and time for every objective; only the objective differs."""
+        """The same data, order, start and number of steps for every objective; only the objective differs."""
         training, validation = self.split
-        steps = self.scale.steps
         return Options(
             texts=tuple(str(file) for file in training),
             validation=tuple(str(file) for file in validation if file not in training),
@@ -131,12 +131,11 @@ class Job:
             rows=self.scale.rows,
             alone=0.2,
             learning_rate=self.scale.learning_rate,
-            warmup=50 if steps is None else 1,
-            minutes=self.minutes if steps is None else None,
-            steps=steps,
+            warmup=self.scale.warmup,
+            steps=self.scale.steps,
             evaluate_every=100,
             checkpoint_every=100,
-            validation_rows=128 if steps is None else 4,
+            validation_rows=self.scale.validation_rows,
             seed=self.seed + 2,
             license="apache-2.0",
             data_note="English books in the editions of Standard Ebooks, CC0 1.0.",
@@ -262,7 +261,7 @@ class Job:
             some = {"examples": found["texts"][:3]}
             systems.append({"model": model, "sampler": sampler} | opinion["systems"][name] | kept | some)
         settings = {key: value for key, value in asdict(self.scale).items() if key != "name"}
-        settings |= {"minutes": self.minutes, "seed": self.seed, "threads": self.threads}
+        settings |= {"seed": self.seed, "threads": self.threads}
         return {
             "signature": common.signature("readings", scale=self.scale.name, seed=self.seed),
             "scale": self.scale.name,
@@ -288,7 +287,7 @@ class Job:
         common.write_json(self.out / "results.json", found)
         text = page.tables(found)
         (self.out / "results.md").write_text(text + "\n", encoding="utf-8")
-        if self.scale is FULL:
+        if self.scale.name == FULL.name:
             page.put_into(PAGE, f"{text}\n\n![bounds, and judge perplexity over self-BLEU]({FIGURE})")
         print(text)
 
