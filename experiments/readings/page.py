@@ -23,7 +23,7 @@ def tables(results: dict[str, Any]) -> str:
     trial = "" if results["scale"] == "full" else "Figures of a trial; they show nothing.\n\n"
     sentences = next(iter(results["models"].values()))["sentences"]
     note = (
-        f"`{settings['init']}` trained on for {settings['steps']} steps of {settings['rows']} rows with each objective. "
+        f"`{settings['init']}` trained for {settings['steps']} steps of {settings['rows']} rows with each objective. "
         f"{sentences} held-out sentences, {settings['texts']} texts of {settings['tokens']} tokens from each sampler; "
         f"95% intervals by bootstrap. {machine['cpu']}, {settings['threads']} thread, seed {settings['seed']}, version "
         f"{results['versions']['maskropolis']}."
