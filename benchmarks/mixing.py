@@ -10,17 +10,19 @@ MASKROPOLIS_BENCH_SECONDS sets the time of each kernel.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import arviz
 import torch
 
-from benchmarks.harness import Goal, benchmark
+from benchmarks.harness import FOLDER, Goal, benchmark, machine
 from benchmarks.mh_step import seconds, textbook_of
 from benchmarks.models import bundled
 from benchmarks.score import CLOCK
@@ -31,6 +33,7 @@ from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import ENERGIES
 
+BY_KERNEL, BY_KERNEL_TABLE = FOLDER / "mixing.json", FOLDER / "mixing.md"
 SECONDS = float(os.environ.get("MASKROPOLIS_BENCH_SECONDS", "120"))
 KERNELS = (
     PLAIN,
@@ -96,7 +99,41 @@ def measured(model: str, energy: str) -> tuple[dict[str, Mixing], float]:
     book = textbook_of(network, start, normalised=energy == "norm")
     uniforms = Streams(3, range(CHAINS)).uniforms(0, 3)
     step = min(seconds(lambda: book.step(uniforms)) for _ in range(3))
-    return found, found[PLAIN].per_step / step
+    textbook = found[PLAIN].per_step / step
+    keep(f"{model} {energy}", found, textbook)
+    return found, textbook
+
+
+def keep(name: str, found: dict[str, Mixing], textbook: float) -> None:
+    """Put the figures of every kernel into mixing.json and its table."""
+    old = json.loads(BY_KERNEL.read_text(encoding="utf-8")) if BY_KERNEL.exists() else {}
+    kernels = {specification: _rounded(one) for specification, one in found.items()}
+    new = {
+        "kernels": kernels,
+        "textbook_per_second": float(f"{textbook:.3g}"),
+        "machine": machine(),
+        "seconds": SECONDS,
+    }
+    results = old | {name: new}
+    BY_KERNEL.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    BY_KERNEL_TABLE.write_text("\n".join(_table(name, results[name]) for name in sorted(results)), encoding="utf-8")
+
+
+def _rounded(one: Mixing) -> dict[str, float]:
+    return {key: float(f"{value:.3g}") for key, value in asdict(one).items()}
+
+
+def _table(name: str, results: dict[str, Any]) -> str:
+    """One model and energy: effective samples of the energy, and how many times those of the plain kernel."""
+    kernels = results["kernels"]
+    lines = [
+        f"## {name}\n\nA textbook loop has {results['textbook_per_second']} effective samples a second.\n",
+        "| kernel | per 1,000 rows | per second | times the plain kernel's |\n| --- | ---: | ---: | ---: |",
+    ]
+    for kernel, one in sorted(kernels.items(), key=lambda pair: -pair[1]["per_second"]):
+        times = one["per_second"] / kernels[PLAIN]["per_second"]
+        lines.append(f"| `{kernel}` | {one['per_thousand_rows']} | {one['per_second']} | {times:.2f} |")
+    return "\n".join(lines) + "\n"
 
 
 def mixing_of(model: HuggingFaceMaskedLM, start: Sequences, specification: str, energy: str) -> Mixing:
