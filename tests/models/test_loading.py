@@ -69,7 +69,8 @@ def test_allowed_pickles_still_run_no_code(tiny_folder: Path, tmp_path: Path, mo
     (folder / "model.safetensors").unlink()
     torch.save({"weight": Harmful()}, folder / "pytorch_model.bin")
     monkeypatch.chdir(tmp_path)
-    assert "cannot load" in refused(folder, allow_pickle=True)
+    message = refused(folder, allow_pickle=True)
+    assert "holds more than tensors" in message and "weights_only" not in message
     assert not (tmp_path / "harmful-was-here").exists()
 
 
@@ -159,3 +160,15 @@ def test_half_precision(tiny_folder: Path) -> None:
     assert half.dtype == "bfloat16" and half.output_layer == "asked positions"
     ours = maskropolis.score("the cat sat", half)[0].pll
     assert ours == pytest.approx(maskropolis.score("the cat sat", full)[0].pll, rel=0.02)
+
+
+def test_no_model_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("the cat")
+    for name in (str(file), ""):
+        assert f"'{name}' is no model; expected the folder" in refused(name)
+
+
+def test_a_tokenizer_folder_without_a_tokenizer(tiny_folder: Path, tmp_path: Path) -> None:
+    message = refused(tiny_folder, tokenizer=str(tmp_path))
+    assert message.endswith(f"the folder '{tmp_path}' has no complete tokenizer; expected tokenizer.json or the like")

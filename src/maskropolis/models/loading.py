@@ -33,6 +33,7 @@ class Options:
     trust_remote_code: bool = False
     revision: str | None = None
     format: str = "text"
+    compile: bool = False
 
 
 def load(name: str, options: Options, family: Any = AutoModelForMaskedLM) -> tuple[Any, Any, torch.device]:
@@ -66,6 +67,8 @@ def find_device(name: str) -> torch.device:
 
 def _config(name: str, options: Options) -> Any:
     folder = Path(name)
+    if not name or folder.is_file():
+        raise ModelError(f"'{name}' is no model; expected the folder of a saved transformers model, or a hub name")
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"'{name}' is a folder without config.json; expected a saved transformers model")
     try:
@@ -90,6 +93,9 @@ def _tokenizer(name: str, options: Options) -> Any:
             where, trust_remote_code=options.trust_remote_code, revision=options.revision
         )
     except Exception as error:
+        if Path(where).is_dir() and not _has_tokenizer(Path(where)):
+            what = "expected tokenizer.json or the like"
+            raise ModelError(f"the folder '{where}' has no complete tokenizer; {what}") from None
         translated = _translated(where, error)
         raise ModelError(f"no tokenizer for '{name}': {translated}") from None
 
@@ -168,6 +174,11 @@ def _translated(name: str, error: Exception, family: Any = AutoModelForMaskedLM)
     if "trust_remote_code" in low:
         return ModelError(
             f"'{name}' wants to run code of its own; read it, then pass --trust-remote-code if you trust it"
+        )
+    if "weights only load failed" in low:
+        return ModelError(
+            f"'{name}' has a pickle that holds more than tensors, or is damaged; it was not opened: "
+            "get the weights as safetensors"
         )
     if "unrecognized configuration class" in low:
         found = re.search(r"(\w+Config)\b", text)
