@@ -13,6 +13,7 @@ or, unless told otherwise, the mean energy of a token of the prose around the ga
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -170,6 +171,8 @@ def _offset(
     """c and where it comes from."""
     if given is not None and texts:
         raise InputError("expected one of an offset and texts to estimate it from; got both")
+    if given is not None and not math.isfinite(given):
+        raise InputError(f"the offset {given} is out of range; expected a finite number of nats a token")
     if given is not None:
         return float(given), "given"
     if texts:

@@ -154,6 +154,8 @@ def test_the_command(tiny_folder: Path, tmp_path: Path) -> None:
         (["fill", "a [MASK:1-2]", "--energy", "raw"], "no zero"),
         (["fill", "a [MASK:1-2]", "--offset", "1", "--offset-from", "lines.txt"], "got both"),
         (["fill", "a [MASK:1-2]", "--offset-from", "one.txt"], "same length"),
+        (["fill", "a [MASK:1-2]", "--offset-from", "none.txt"], "has no lines"),
+        (["fill", "a [MASK:1-2]", "--offset", "nan"], "the offset nan is out of range"),
         (["fill", "a [MASK]", "--start", "greddy"], "did you mean 'greedy'"),
         (["fill", "a [MASK:40-60]"], "more than the model's limit"),
         (["sample", "--template", "a [MASK:1-2]"], "is for `maskropolis fill`"),
@@ -166,5 +168,6 @@ def test_bad_input(
     monkeypatch.chdir(tmp_path)
     Path("lines.txt").write_text("the cat\nthe cat sat\n")
     Path("one.txt").write_text("the cat\n")
+    Path("none.txt").write_text("")
     _, error = invoke(*arguments, "-m", str(tiny_folder))
     assert isinstance(error, InputError) and message in str(error), error

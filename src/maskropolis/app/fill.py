@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maskropolis.app import model_options as options
+from maskropolis.errors import InputError
 
 if TYPE_CHECKING:
     from maskropolis.infilling import Filling
@@ -134,7 +135,10 @@ def _lines(offset_from: str | None) -> list[str]:
 
     if offset_from is None:
         return []
-    return [record.text for record in read_records(offset_from, Fields(skip_empty=True))]
+    texts = [record.text for record in read_records(offset_from, Fields(skip_empty=True))]
+    if not texts:
+        raise InputError(f"the file '{offset_from}' has no lines; expected texts to estimate the offset from")
+    return texts
 
 
 def _show(filling: Filling) -> None:
