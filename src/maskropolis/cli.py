@@ -54,17 +54,18 @@ _Complaint: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__nam
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 2 bad input (one line on standard error), 130 or 143 interrupted."""
-    from maskropolis.errors import MaskropolisError
+    from maskropolis.errors import MaskropolisError, out_of_memory
 
     try:
-        code = application(standalone_mode=False)
+        code = application(prog_name="maskropolis", standalone_mode=False)
     except MaskropolisError as error:
         _fail(str(error))
     except _Complaint as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message())
             sys.exit(0)
-        _fail(f"{error.format_message().rstrip('.')}; see `maskropolis --help`")
+        command = getattr(getattr(error, "ctx", None), "command_path", "maskropolis")
+        _fail(f"{error.format_message().rstrip('.')}; see `{command} --help`")
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         sys.exit(130)
@@ -76,6 +77,10 @@ def main() -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
             raise
         _fail(f"cannot write: {error.strerror}; what was written before is kept")
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        _fail("memory ran out; take fewer chains, shorter texts or a smaller --token-budget")
     sys.exit(code if isinstance(code, int) else 0)
 
 

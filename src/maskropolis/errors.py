@@ -34,6 +34,14 @@ class RunError(MaskropolisError):
     """A run folder is locked, damaged, or belongs to another configuration."""
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether `error` says that memory ran out; torch says so by a `RuntimeError`."""
+    if isinstance(error, MemoryError):
+        return True
+    text = str(error).lower() if isinstance(error, RuntimeError) else ""
+    return "out of memory" in text or "can't allocate memory" in text or "not enough memory" in text
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """An `InputError` for a name that does not exist, with the nearest known name suggested."""
     names = sorted(known)

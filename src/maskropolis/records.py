@@ -91,7 +91,12 @@ def read_records(source: str, fields: Fields | None = None, format: str | None =
 
 
 def alphabet_of(source: str | None, format: str | None) -> str:
-    """Which of `ALPHABETS` the texts of `source` are in: what `format` or, without one, the suffix says, else text."""
+    """Which of `ALPHABETS` the texts of `source` are in: what `format` or, without one, the suffix says, else text.
+
+    Raises `InputError` for a format that there is not.
+    """
+    if format is not None and format not in FORMATS:
+        raise unknown_name("format", format, FORMATS)
     kind = format if format is not None or source is None else _SUFFIXES.get(Path(source).suffix.lower())
     return kind if kind in ALPHABETS else "text"
 
@@ -327,11 +332,14 @@ def open_output(path: str, overwrite: bool = False) -> Iterator[IO[bytes]]:
     partial.replace(target)
 
 
-def check_output(path: str, overwrite: bool = False) -> None:
-    """Raise `InputError` if `open_output` would refuse: for a command to call before its work starts."""
+def check_output(path: str, overwrite: bool = False, source: str | None = None) -> None:
+    """Raise `InputError` if `open_output` would refuse, or would replace the input `source`: for a command to call
+    before its work starts."""
     if path == STANDARD:
         return
     target = Path(path)
+    if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
+        raise InputError(f"the output '{path}' is the input; name another file")
     if target.is_dir():
         raise InputError(f"the output '{path}' is a folder; expected the name of a file")
     if not target.parent.is_dir():

@@ -104,6 +104,7 @@ def test_run_folder(command, tmp_path: Path) -> None:  # type: ignore[no-untyped
         (["--temperature", "-1"], "temperature -1.0 is out of range"),
         (["--temperature", "warm"], "should be a valid number"),
         (["--schedule", "cosin"], "did you mean 'cosine'"),
+        (["--schedule", "linear"], "a linear schedule needs a final temperature"),
         (["--schedule", "constant", "--start", "hot"], "unknown start 'hot'"),
         (["--chains", "0"], "chains 0 is out of range"),
         (["--samples", "0"], "samples 0 is out of range"),
@@ -113,7 +114,7 @@ def test_run_folder(command, tmp_path: Path) -> None:  # type: ignore[no-untyped
         (["-o", "no/such/file.jsonl"], "does not exist; create it first"),
         (["--token-budget", "0"], "token budget of 0"),
         (["--device", "cuda:9"], "the device 'cuda:9' is not there"),
-        (["--lenght", "5"], "--lenght"),
+        (["--lenght", "5"], "see `maskropolis sample --help`"),
     ],
 )
 def test_bad_input(command, arguments: list[str], message: str) -> None:  # type: ignore[no-untyped-def]

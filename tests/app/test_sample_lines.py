@@ -139,3 +139,14 @@ def test_an_empty_line(job: Any, tmp_path: Path) -> None:
     job.lines.write_text("the cat\n\nthe mat\n")
     result = job(tmp_path / "samples.jsonl")
     assert "line 2 is empty; expected a sentence; remove it" in str(result.exception)
+
+
+def test_a_line_with_a_mask(job: Any, tmp_path: Path) -> None:
+    job.lines.write_text("the cat\nthe [MASK]\n")
+    assert "line 2 holds a mask token; expected a complete text" in str(job(tmp_path / "samples.jsonl").exception)
+
+
+def test_the_lines_are_never_the_output(job: Any) -> None:
+    before = job.lines.read_text()
+    assert "is the input; name another file" in str(job(job.lines, "--overwrite").exception)
+    assert job.lines.read_text() == before

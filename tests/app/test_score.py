@@ -145,3 +145,21 @@ def test_unknown_model(run: Any) -> None:
 def test_help_names_every_metric(run: Any) -> None:
     outcome = run("--help")
     assert outcome.code == 0 and "pll-word-l2r" in outcome.out and tiny.V
+
+
+def test_an_unknown_format_is_refused_for_text_too(run: Any) -> None:
+    assert "unknown format 'fasat'; did you mean 'fasta'?" in refusal(run("--text", "the cat", "--format", "fasat"))
+
+
+def test_the_input_is_never_the_output(run: Any) -> None:
+    Path("a.txt").write_text("the cat\n")
+    assert "the output './a.txt' is the input" in refusal(run("a.txt", "-o", "./a.txt", "--overwrite"))
+    assert Path("a.txt").read_text() == "the cat\n"
+
+
+def test_memory_that_runs_out_is_one_line(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8000000000 bytes")
+
+    monkeypatch.setattr("maskropolis.models.load", full)
+    assert "memory ran out" in refusal(run("--text", "the cat"))

@@ -25,7 +25,7 @@ def register(application: typer.Typer) -> None:
 
 def mutate(
     source: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="Wild types: .fasta, .smi, text, a table, or - .")
+        str | None, typer.Argument(metavar="FILE", help="Wild types: .fasta, .smi, text, a table, or - .")
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="A wild type, instead of FILE; repeatable.")] = None,
     mutants: Annotated[
@@ -82,7 +82,7 @@ def mutate(
     _check(entropy, mutants, heatmap)
     for path in (output, heatmap):
         if path is not None:
-            check_output(path, overwrite)
+            check_output(path, overwrite, source)
     records = _records(source, text, format, text_field)
     listed = None if mutants is None else _mutants(mutants, mutant_field)
     alphabet = alphabet_of(source, format)

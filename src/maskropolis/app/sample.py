@@ -221,7 +221,7 @@ def sample(
 
     sweeps.require(by_sweep, judge, out, lines, steps)
     line_sampling.require_resumable(resume, lines, output)
-    _check_outputs(None if resume else output, out, checkpoint_every, overwrite)
+    _check_outputs(None if resume else output, out, checkpoint_every, overwrite, lines)
     alphabet = _alphabet(format, lines, output)
     streamed = None if lines is None or out is not None else line_sampling.read(lines, alphabet, length, template, text)
     texts, names = (tuple(text or ()), ()) if lines is None or streamed else _texts(lines, text, alphabet)
@@ -296,7 +296,9 @@ def _generate(given: dict[str, Any]) -> None:
     generation.run(opened, config, given["output"], given["overwrite"])
 
 
-def _check_outputs(output: str | None, out: str | None, checkpoint_every: int | None, overwrite: bool) -> None:
+def _check_outputs(
+    output: str | None, out: str | None, checkpoint_every: int | None, overwrite: bool, lines: str | None = None
+) -> None:
     """What can be refused before the model is loaded."""
     from pathlib import Path
 
@@ -309,7 +311,7 @@ def _check_outputs(output: str | None, out: str | None, checkpoint_every: int | 
     if checkpoint_every is not None and (out is None or checkpoint_every < 1):
         raise InputError("--checkpoint-every expects at least 1 step and a run folder, --out")
     if output is not None:
-        check_output(output, overwrite)
+        check_output(output, overwrite, lines)
     if out is not None:
         require_free(Path(out), overwrite)
 

@@ -24,7 +24,7 @@ def register(application: typer.Typer) -> None:
 def score(
     source: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="Sentences: text (one a line), table, .fasta, .smi, or - ."),
+        typer.Argument(metavar="FILE", help="Sentences: text (one a line), table, .fasta, .smi, or - ."),
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="A sentence to score, instead of FILE; repeatable.")] = None,
     metric: Annotated[
@@ -80,7 +80,7 @@ def score(
     metrics = require_metrics(metric)
     bounds = estimate_settings(metrics, copies, time_steps, noise, sigma, seed)
     records = _records(source, text, Fields(text_field, prefix_field, suffix_field, skip_empty), format, prefix, suffix)
-    check_output(output, overwrite)
+    check_output(output, overwrite, source)
     alphabet = alphabet_of(source, format)
     opened = options.open_model(
         model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, alphabet
@@ -172,11 +172,18 @@ def _summarise(count: int, tokens: int, pll: float, totals: dict[str, tuple[floa
     if not count:
         raise InputError("the input holds no sentences; expected at least one")
     corpus = pseudo_perplexity(pll, tokens)
-    print(f"{count} sentences, {tokens} tokens, pseudo-perplexity of them all {corpus:.4g}", file=sys.stderr)
+    print(
+        f"{_counted(count, 'sentence')}, {_counted(tokens, 'token')}, pseudo-perplexity of them all {corpus:.4g}",
+        file=sys.stderr,
+    )
     for kind, (value, square) in totals.items():
         mean, error, most = value / tokens, square**0.5 / tokens, pseudo_perplexity(-value, tokens)
         limit = "" if kind == "denoising" else f", perplexity at most {most:.4g}"
         print(f"{kind}: {mean:.4f} ± {error:.4f} nats a token{limit}", file=sys.stderr)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from maskropolis.kernels.base import Kernel
 from maskropolis.kernels.specification import build_kernel
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.targets.energy import Energy, energy_by_name
-from maskropolis.targets.schedule import Schedule
+from maskropolis.targets.schedule import SHAPES, Schedule
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,10 @@ class SamplingConfig:
             value = getattr(self, name)
             if value is not None and (not _is_number(value) or not 0 < value < math.inf):
                 raise InputError(f"{name} {value!r} is out of range; expected a positive finite number")
+        if self.schedule in SHAPES[1:] and self.final_temperature is None:
+            raise InputError(
+                f"a {self.schedule} schedule needs a final temperature to go to; give one, or leave it away"
+            )
         if self.names and len(self.names) != len(self.texts):
             raise InputError(f"{len(self.names)} names for {len(self.texts)} texts; expected one for each, or none")
         if self.start not in STARTS:

@@ -64,7 +64,8 @@ def portions(
     left = iter(lines)
     while taken := list(itertools.islice(left, PORTION)):
         for record in taken:
-            model.codec.ids(record.text, record.where)
+            if model.mask_token in model.codec.ids(record.text, record.where):
+                raise InputError(f"{record.where} holds a mask token; expected a complete text to start from")
         portion = _run(model, config, kernel, taken, first, progress)
         yield portion
         if portion.stopped_by:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from maskropolis.errors import NumericalError
+from maskropolis.errors import NumericalError, out_of_memory
 from maskropolis.models.differentiable import DifferentiableMaskedLM, Term
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.sequences import Sequences
@@ -110,7 +110,7 @@ def _packed(
         try:
             found = compute(model, sequences, rows.at(index), width)
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error) or stop - start == 1:
+            if not (isinstance(error, torch.OutOfMemoryError) or out_of_memory(error)) or stop - start == 1:
                 raise
             model.budget.tokens = max(1, int((stop - start) // 2 * width / share))
             continue
@@ -141,13 +141,6 @@ def _forward(model: MaskedLM, sequences: Sequences, rows: Rows, width: int) -> T
 def _copies(sequences: Sequences, rows: Rows, width: int) -> Sequences:
     copies = sequences.rows(rows.chain)
     return Sequences(copies.tokens[:, :width], copies.free[:, :width], copies.attention[:, :width], copies.source)
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    text = str(error).lower()
-    return "out of memory" in text or "can't allocate memory" in text or "not enough memory" in text
 
 
 def _require_finite(values: Tensor, chain: Tensor, what: str = "logits") -> None:
