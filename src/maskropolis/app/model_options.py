@@ -47,6 +47,11 @@ Format = Annotated[
     typer.Option(metavar="FORMAT", help="text, fasta (letters), smiles or tokens; by suffix, else text."),
 ]
 
+Compile = Annotated[
+    bool,
+    typer.Option("--compile", help="Compile the network first (minutes); for long jobs, mostly on a GPU."),
+]
+
 
 def open_model(
     model: str | None,
@@ -57,6 +62,7 @@ def open_model(
     trust_remote_code: bool = False,
     token_budget: int | None = None,
     format: str = "text",
+    compile: bool = False,
 ) -> HuggingFaceMaskedLM:
     """The model that these options name; without a name, the English model of the package. Raises `ModelError`."""
     from maskropolis.models import load
@@ -70,4 +76,5 @@ def open_model(
         trust_remote_code=trust_remote_code,
         token_budget=token_budget,
         format=format,
+        compile=compile,
     )

@@ -19,8 +19,8 @@ def load(name: str | None = None, *, token_budget: int | None = None, **options:
 
     `causal:NAME[,mask=TOKEN][,shift]` is a causal architecture trained as a masked diffusion model: LLaDA, Dream.
     `options` are those of `HuggingFaceMaskedLM.from_pretrained` (tokenizer, device, dtype, allow_pickle,
-    trust_remote_code, revision, format). `token_budget` is the number of token positions in one forward pass: it
-    changes speed and memory, never a result. Raises `ModelError` in one line for whatever is wrong with the model.
+    trust_remote_code, revision, format, compile). `token_budget` is the number of token positions in one forward pass:
+    it changes speed and memory, never a result. Raises `ModelError` in one line for whatever is wrong with the model.
     """
     from maskropolis.models.huggingface import HuggingFaceMaskedLM
 

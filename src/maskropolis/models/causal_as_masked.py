@@ -58,6 +58,8 @@ class CausalAsMasked(HuggingFaceMaskedLM):
     ) -> CausalAsMasked:
         """Load a hub name or local folder; `options` are those of `HuggingFaceMaskedLM.from_pretrained`."""
         chosen = Options(**options)
+        if chosen.compile:
+            raise ModelError("a causal model as a masked one is not compiled; leave out --compile")
         model, tokenizer, _ = load(str(name), chosen, AutoModelForCausalLM)
         made = cls(model, tokenizer, mask_token, shift, name=str(name), format=chosen.format)
         made.loaded_with = asdict(chosen)

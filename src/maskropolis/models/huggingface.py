@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskropolis.errors import ModelError
 from maskropolis.models.alphabets import codec_for
+from maskropolis.models.compiling import compile_body
 from maskropolis.models.cpu_products import products_for
 from maskropolis.models.differentiable import Term, slopes_through, vectors_of
 from maskropolis.models.last_layer import LastLayerAtPositions, last_layer
@@ -65,15 +67,18 @@ class HuggingFaceMaskedLM:
         trust_remote_code: bool = False,
         revision: str | None = None,
         format: str = "text",
+        compile: bool = False,
     ) -> HuggingFaceMaskedLM:
         """Load a hub name or local folder. Raises `ModelError` in one line. Weights must be safetensors unless
-        `allow_pickle`, which then loads tensors only."""
-        options = Options(tokenizer, device, dtype, allow_pickle, trust_remote_code, revision, format)
+        `allow_pickle`, which then loads tensors only. `compile`: see `maskropolis.models.compiling`."""
+        options = Options(tokenizer, device, dtype, allow_pickle, trust_remote_code, revision, format, compile)
         model, found, place = load(str(name), options)
         made = cls(model, found, name=str(name), format=format)
         made.loaded_with = asdict(options)
         conditioning = load_conditioning(str(name), revision)
         made.noise_conditioning = None if conditioning is None else conditioning.to(place)
+        if compile:
+            compile_body(made)
         return made
 
     @property
@@ -84,6 +89,17 @@ class HuggingFaceMaskedLM:
     def parts(self) -> BodyAndHead | None:
         """The network divided into body and head, if it can be."""
         return self._parts
+
+    def use_body(self, change: Callable[[nn.Module], Any]) -> None:
+        """Run `change(body)` in the place of the body, without the CPU's own products."""
+        self._products = None
+        for part in filter(None, (self._parts, self._last_layer)):
+            part.use(change)
+
+    def example(self) -> Sequences:
+        """[1, T] a short artificial row: some allowed tokens with a mask among them."""
+        ids = self._probe()
+        return Sequences(ids, torch.zeros_like(ids, dtype=torch.bool), torch.ones_like(ids, dtype=torch.bool))
 
     @property
     def output_layer(self) -> str:
@@ -159,14 +175,13 @@ class HuggingFaceMaskedLM:
 
     def _padding_safe(self) -> bool:
         """Whether padding leaves the logits unchanged: not so where convolutions or Fourier mixing see it."""
-        ids = self._probe()
-        row = Sequences(ids, torch.zeros_like(ids, dtype=torch.bool), torch.ones_like(ids, dtype=torch.bool))
+        row = self.example()
         padded = Sequences(*(torch.nn.functional.pad(t, (0, 6)) for t in (row.tokens, row.free, row.attention)))
-        at = torch.arange(ids.shape[1], device=self._device)[None]
+        at = torch.arange(row.width, device=self._device)[None]
         try:
             plain = self.logits(row, at)
         except (RuntimeError, ValueError, IndexError) as error:
-            raise ModelError(f"'{self.name}' fails on a row of {ids.shape[1]} tokens: {str(error)[:200]}") from None
+            raise ModelError(f"'{self.name}' fails on a row of {row.width} tokens: {str(error)[:200]}") from None
         tolerance = 1e-4 if self.model.dtype == torch.float32 else 5e-2
         difference = (plain - self.logits(padded, at)).abs().max()
         return bool(difference <= tolerance * max(1.0, float(plain.abs().max())))

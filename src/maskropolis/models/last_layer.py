@@ -8,6 +8,7 @@ architectures is kept: a layer with BERT's parts is tried, and used only if it g
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,6 +31,10 @@ class LastLayerAtPositions:
         encoder._modules = {**body.encoder._modules, "layer": nn.ModuleList(list(layers)[:-1])}
         self._earlier = copy.copy(body)
         self._earlier._modules = {**body._modules, "encoder": encoder}
+
+    def use(self, change: Callable[[nn.Module], Any]) -> None:
+        """Run `change(body)` in the place of the body without its last layer."""
+        self._earlier = change(self._earlier)
 
     def hidden(self, input_ids: Tensor, attention_mask: Tensor | None, positions: Tensor) -> Tensor:
         """Hidden states [N, K, H] of the last layer at `positions` [N, K]."""

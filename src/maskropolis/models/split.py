@@ -9,6 +9,7 @@ noticed and the full forward pass used instead.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,6 +65,10 @@ class BodyAndHead:
             return self._head(input_ids=dummy, return_dict=True).logits
         finally:
             self._given.hidden = None
+
+    def use(self, change: Callable[[nn.Module], Any]) -> None:
+        """Run `change(body)` in the place of the body."""
+        self._body = change(self._body)
 
     def logits(self, input_ids: Tensor, attention_mask: Tensor | None, positions: Tensor) -> Tensor:
         """Logits [N, K, V] at `positions` [N, K]: the output layer runs on N·K hidden states, not on N·T."""
