@@ -203,6 +203,7 @@ def sample(
     overwrite: Annotated[bool, _option(_OUTPUT, "--overwrite", help="Replace an existing output or run.")] = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
+    compile: options.Compile = False,
     allow_pickle: options.AllowPickle = False,
     trust_remote_code: options.TrustRemoteCode = False,
     token_budget: options.TokenBudget = None,
@@ -257,7 +258,7 @@ def sample(
         seed=seed,
     )
     opened = options.open_model(
-        model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, alphabet
+        model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, alphabet, compile
     )
     if offset_from is not None:
         config = _with_offset(opened, config, offset_from)
@@ -290,7 +291,7 @@ def _generate(given: dict[str, Any]) -> None:
     }
     settings |= {"lengths": _numbers(given["length"]), "templates": tuple(given["template"] or ())}
     config = generation.configuration(given["method"], settings | {"block": given["block_size"]}, foreign)
-    names = ("model", "tokenizer", "device", "dtype", "allow_pickle", "trust_remote_code", "token_budget")
+    names = ("model", "tokenizer", "device", "dtype", "allow_pickle", "trust_remote_code", "token_budget", "compile")
     alphabet = _alphabet(given["format"], None, given["output"])
     opened = options.open_model(**{name: given[name] for name in names}, format=alphabet)
     generation.run(opened, config, given["output"], given["overwrite"])

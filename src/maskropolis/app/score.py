@@ -52,6 +52,7 @@ def score(
     tokenizer: options.Tokenizer = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
+    compile: options.Compile = False,
     allow_pickle: options.AllowPickle = False,
     trust_remote_code: options.TrustRemoteCode = False,
     token_budget: options.TokenBudget = None,
@@ -83,7 +84,7 @@ def score(
     check_output(output, overwrite, source)
     alphabet = alphabet_of(source, format)
     opened = options.open_model(
-        model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, alphabet
+        model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, alphabet, compile
     )
     print(_signature(opened, metrics, joint, bounds), file=sys.stderr)
     with open_records(output, overwrite) as write, _progress(output) as observe:
