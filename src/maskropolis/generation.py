@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from maskropolis import __version__
@@ -150,7 +151,7 @@ class Generated:
 
 
 def generate(
-    model: HuggingFaceMaskedLM | str | None = None,
+    model: HuggingFaceMaskedLM | str | Path | None = None,
     *,
     length: int | Sequence[int] | None = None,
     template: str | Sequence[str] | None = None,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from maskropolis.chains.configuration import SamplingConfig
@@ -88,7 +89,7 @@ class Filled:
 
 def fill(
     template: str,
-    model: HuggingFaceMaskedLM | str | None = None,
+    model: HuggingFaceMaskedLM | str | Path | None = None,
     *,
     samples: int = 1,
     best_of: int = 1,

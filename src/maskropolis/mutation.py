@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from maskropolis.errors import InputError, unknown_name
@@ -101,7 +102,7 @@ def mutate(
     `InputError` naming the mutant that does not fit.
     """
     methods = require_methods([method] if isinstance(method, str) else method)
-    loaded = load(model) if model is None or isinstance(model, str) else model
+    loaded = load(model) if model is None or isinstance(model, str | Path) else model
     listed = [mutants] if isinstance(mutants, str) else mutants
     given: list[tuple[str, dict[str, Any]]] | None = None if listed is None else [(text, {}) for text in listed]
     tasks = [prepare(record, loaded, given, to, first) for record in _records(sequences)]
@@ -115,7 +116,7 @@ def entropy(
 
     The entropy is over the whole vocabulary; the `most` likeliest tokens are among the set `to`, as in `mutate`.
     """
-    loaded = load(model) if model is None or isinstance(model, str) else model
+    loaded = load(model) if model is None or isinstance(model, str | Path) else model
     return [score for record in _records(sequences) for score in score_positions(record, loaded, to, first, most)]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
 import torch
 
 from maskropolis.chains.checkpoint import Checkpoint, load_state
@@ -39,7 +40,7 @@ _Several = str | Sequence[str] | None
 
 @overload
 def sample(
-    model: HuggingFaceMaskedLM | str | None = None,
+    model: HuggingFaceMaskedLM | str | Path | None = None,
     *,
     length: int | Sequence[int] | None = None,
     template: _Several = None,
@@ -54,7 +55,7 @@ def sample(
 
 @overload
 def sample(
-    model: HuggingFaceMaskedLM | str | None = None,
+    model: HuggingFaceMaskedLM | str | Path | None = None,
     *,
     length: int | Sequence[int] | None = None,
     template: _Several = None,
@@ -68,7 +69,7 @@ def sample(
 
 
 def sample(
-    model: HuggingFaceMaskedLM | str | None = None,
+    model: HuggingFaceMaskedLM | str | Path | None = None,
     *,
     length: int | Sequence[int] | None = None,
     template: _Several = None,
@@ -106,7 +107,7 @@ def sample(
 
 def sample_lines(
     lines: Iterable[str],
-    model: HuggingFaceMaskedLM | str | None = None,
+    model: HuggingFaceMaskedLM | str | Path | None = None,
     *,
     first: int = 0,
     progress: bool | None = None,
@@ -132,8 +133,16 @@ def _config(settings: dict[str, Any]) -> SamplingConfig:
         if name not in SamplingConfig.__dataclass_fields__:
             raise unknown_name("setting", name, SamplingConfig.__dataclass_fields__)
         if name in _LISTS:
-            settings[name] = (value,) if isinstance(value, int | str) else tuple(value)
+            several = isinstance(value, Iterable) and not isinstance(value, str)
+            settings[name] = tuple(map(_plain, value if several else [value]))
+        else:
+            settings[name] = _plain(value)
     return SamplingConfig(**settings)
+
+
+def _plain(value: Any) -> Any:
+    """A number of Python's for one of NumPy's, so that it can stand in a run's description."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def run_prepared(
@@ -187,7 +196,7 @@ def resume(
     path: str | Path,
     *,
     steps: int | None = None,
-    model: HuggingFaceMaskedLM | str | None = None,
+    model: HuggingFaceMaskedLM | str | Path | None = None,
     device: str | None = None,
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
@@ -236,7 +245,7 @@ def _total(wanted: int | None, planned: int, made: int) -> int:
 
 def _model_of(
     description: dict[str, Any],
-    model: HuggingFaceMaskedLM | str | None,
+    model: HuggingFaceMaskedLM | str | Path | None,
     device: str | None,
     allow_pickle: bool,
     trust_remote_code: bool,

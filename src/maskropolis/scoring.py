@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -154,7 +155,7 @@ def score(
         Record(text, index, f"sentence {index}", before, after)
         for index, (text, before, after) in enumerate(zip(listed, prefixes, suffixes, strict=True), start=1)
     ]
-    loaded = load(model) if model is None or isinstance(model, str) else model
+    loaded = load(model) if model is None or isinstance(model, str | Path) else model
     bounds = estimate_settings(metrics, samples, time_steps, noise, sigma, seed)
     return list(score_records(records, loaded, word_l2r=WORD_L2R in metrics, joint=joint, bounds=bounds))
 

@@ -207,6 +207,7 @@ def test_mutants_of_several_wild_types(folders: dict[str, Path], tmp_path: Path)
         (["--text", WILD, "--mutants", "nowhere.csv"], "'nowhere.csv' does not exist"),
         (["--text", WILD, "--mutants", ","], "list of mutants is empty"),
         (["--text", WILD, "--to", "amin"], "did you mean 'amino'"),
+        (["--text", WILD, "--top", "0"], "--top 0 is out of range"),
         (["--text", WILD, "--format", "fastq"], "did you mean 'fasta'"),
         (["--text", WILD, "--text", WILD, "--heatmap", "a.html"], "shows one sequence"),
         (["--text", WILD, "--text", WILD[1:], "--mutants", "K2R"], "does not fit --text 2: position 2 is T, not K"),

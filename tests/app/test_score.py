@@ -163,3 +163,8 @@ def test_memory_that_runs_out_is_one_line(run: Any, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("maskropolis.models.load", full)
     assert "memory ran out" in refusal(run("--text", "the cat"))
+
+
+def test_unknown_tokens_are_told(run: Any) -> None:
+    assert run("--text", "the cat \u20ac").err.splitlines()[-1].startswith("warning: 1 of the tokens are unknown")
+    assert "warning" not in run("--text", "the cat").err

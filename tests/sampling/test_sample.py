@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
@@ -125,3 +126,27 @@ def test_config_survives_json() -> None:
     assert SamplingConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     with pytest.raises(InputError, match="unknown setting 'lenghts'; did you mean 'lengths'"):
         SamplingConfig.from_json({"lenghts": [3]})
+
+
+def test_folders_as_paths_and_numbers_of_numpy(tiny_folder: Path, tiny_bert: Any) -> None:
+    plain = maskropolis.sample(tiny_bert, length=3, chains=2, temperature=1.5, burn_in=1, thin=1)
+    other = maskropolis.sample(
+        tiny_folder, length=np.array([3]), chains=np.int64(2), temperature=np.float64(1.5), burn_in=1, thin=1
+    )
+    assert plain.texts == other.texts and json.dumps(other.config) == json.dumps(plain.config)
+    assert maskropolis.score("the cat", tiny_folder)[0].pll == maskropolis.score("the cat", tiny_bert)[0].pll
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"length": 3.0}, "length 3.0 is malformed"),
+        ({"length": ["a"]}, "length 'a' is malformed"),
+        ({"template": [3]}, "templates 3 is of type int; expected text"),
+        ({"kernel": None}, "kernel None is of type NoneType; expected text"),
+        ({"experts": 3}, "experts 3 is of type int; expected text"),
+    ],
+)
+def test_values_of_the_wrong_type(tiny_bert: Any, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        maskropolis.sample(tiny_bert, **settings)

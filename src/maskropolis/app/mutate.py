@@ -79,6 +79,8 @@ def mutate(
         from maskropolis.errors import unknown_name
 
         raise unknown_name("format", format, ALPHABETS)
+    if top is not None and top < 1:
+        raise InputError(f"--top {top} is out of range; expected at least 1")
     _check(entropy, mutants, heatmap)
     for path in (output, heatmap):
         if path is not None:

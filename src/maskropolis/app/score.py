@@ -91,14 +91,17 @@ def score(
         scores = score_records(
             records, opened, word_l2r=WORD_L2R in metrics, joint=joint, observe=observe, bounds=bounds
         )
-        count, tokens, pll = 0, 0, 0.0
+        count, tokens, unknown, pll = 0, 0, 0, 0.0
         totals = {settings.kind: (0.0, 0.0) for settings in bounds}
         for one in scores:
             write([_as_fields(one, metrics, per_token)])
             count, tokens, pll = count + 1, tokens + len(one.tokens), pll + one.pll
+            unknown += one.tokens.count(opened.codec.tokenizer.unk_token)
             for kind, (value, square) in totals.items():
                 totals[kind] = value + one.bounds[kind].value, square + one.bounds[kind].error ** 2
     _summarise(count, tokens, pll, totals)
+    if unknown:
+        print(f"warning: {unknown} of the tokens are unknown to the model's vocabulary", file=sys.stderr)
 
 
 def _records(

@@ -69,6 +69,14 @@ class SamplingConfig:
                 continue
             if not _is_whole(value) or value < smallest:
                 raise InputError(f"{name} {value!r} is out of range; expected a whole number, at least {smallest}")
+        for length in self.lengths:
+            if not _is_whole(length):
+                raise InputError(f"length {length!r} is malformed; expected a whole number")
+        for name in ("templates", "experts", "require", "forbid", "allow", "fixed"):
+            for value in getattr(self, name):
+                _require_string(name, value)
+        for name in ("start", "energy", "kernel", "schedule"):
+            _require_string(name, getattr(self, name))
         if self.seed >= 2**64:
             raise InputError(f"seed {self.seed} is out of range; expected a whole number below 2^64")
         for name in ("burn_in", "thin"):
@@ -121,6 +129,11 @@ class SamplingConfig:
                 raise unknown_name("setting", name, cls.__dataclass_fields__)
         fields: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in values.items()}
         return cls(**fields)
+
+
+def _require_string(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise InputError(f"{name} {value!r} is of type {type(value).__name__}; expected text")
 
 
 def _is_whole(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maskropolis.errors import InputError, ModelError
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 BUNDLED = "storybook"
 
 
-def load(name: str | None = None, *, token_budget: int | None = None, **options: Any) -> HuggingFaceMaskedLM:
+def load(name: str | Path | None = None, *, token_budget: int | None = None, **options: Any) -> HuggingFaceMaskedLM:
     """A masked language model by hub name or local folder; without a name, the English model of the package.
 
     `causal:NAME[,mask=TOKEN][,shift]` is a causal architecture trained as a masked diffusion model: LLaDA, Dream.
@@ -26,6 +27,7 @@ def load(name: str | None = None, *, token_budget: int | None = None, **options:
 
     if token_budget is not None and token_budget < 1:
         raise InputError(f"a token budget of {token_budget} is too small; expected at least 1")
+    name = str(name) if isinstance(name, Path) else name
     if name is not None and name.startswith("causal:"):
         from maskropolis.models.causal_as_masked import CausalAsMasked
 

@@ -93,8 +93,10 @@ class HuggingFaceMaskedLM:
     def use_body(self, change: Callable[[nn.Module], Any]) -> None:
         """Run `change(body)` in the place of the body, without the CPU's own products."""
         self._products = None
-        for part in filter(None, (self._parts, self._last_layer)):
-            part.use(change)
+        if self._parts is not None:
+            self._parts.use(change)
+        if self._last_layer is not None:
+            self._last_layer.use(change)
 
     def example(self) -> Sequences:
         """[1, T] a short artificial row: some allowed tokens with a mask among them."""
