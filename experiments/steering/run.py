@@ -87,13 +87,21 @@ class Job:
         kept = self.work / "results" / f"{name}.json"
         if not kept.is_file():
             began, spent = time.perf_counter(), time.process_time()
-            made = {"model": common.named(self.model), **common.circumstances()} | step()
+            made = {"model": self._asked(name), **common.circumstances()} | step()
             made["minutes"] = round((time.perf_counter() - began) / 60, 2)
             made["processor_minutes"] = round((time.process_time() - spent) / 60, 2)
             common.write_json(kept, made)
             print(f"{name}: {made['minutes']} minutes, {made['processor_minutes']} of the processor", flush=True)
         found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
         return found
+
+    def _asked(self, name: str) -> str:
+        """The model that a step asks, with the hash of its weights."""
+        if name != "reactions":
+            return common.named(self.model)
+        import reactions
+
+        return common.named(reactions.load())
 
     @cached_property
     def model(self) -> Any:
@@ -164,14 +172,15 @@ class Job:
             return dict(json.loads(file.read_text(encoding="utf-8")))
         if not found:
             raise SystemExit(f"nothing has been measured in '{self.work}'; run a step first")
-        models = sorted({step["model"] for step in found.values()})
+        models = sorted({step["model"] for name, step in found.items() if name != "reactions"})
         if len(models) > 1:
             raise SystemExit(
                 f"the steps in '{self.work}' were measured on {' and '.join(models)}; start with a new --work"
             )
         shared = {key: next(iter(found.values()))[key] for key in ("model", "versions", "machine")}
+        asked = "+".join(dict.fromkeys(step["model"] for step in found.values()))
         results = {
-            "signature": common.signature("steering", model=models[0], scale=self.scale.name, seed=self.seed),
+            "signature": common.signature("steering", model=asked, scale=self.scale.name, seed=self.seed),
             "scale": self.scale.name,
             "seed": self.seed,
             **shared,
