@@ -45,6 +45,6 @@ def out_of_memory(error: BaseException) -> bool:
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """An `InputError` for a name that does not exist, with the nearest known name suggested."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
     return InputError(f"unknown {kind} '{name}'; {hint}")

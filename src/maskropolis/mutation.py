@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from maskropolis.errors import InputError, unknown_name
-from maskropolis.models import load
+from maskropolis.models import opened
 from maskropolis.models.context import encode_in_context
+from maskropolis.models.text import listed_texts
 from maskropolis.records import Record
 from maskropolis.sequences import Sequences
 from maskropolis.targets.marginals import masked_marginals, pll_differences, profile, rows_needed, wt_marginals
@@ -101,9 +101,9 @@ def mutate(
     that may be written. `method`: one or several of `METHODS`. `first` is the number of the first position. Raises
     `InputError` naming the mutant that does not fit.
     """
-    methods = require_methods([method] if isinstance(method, str) else method)
-    loaded = load(model) if model is None or isinstance(model, str | Path) else model
-    listed = [mutants] if isinstance(mutants, str) else mutants
+    methods = require_methods(listed_texts(method, "the method"))
+    loaded = opened(model)
+    listed = None if mutants is None else listed_texts(mutants, "the list of mutants")
     given: list[tuple[str, dict[str, Any]]] | None = None if listed is None else [(text, {}) for text in listed]
     tasks = [prepare(record, loaded, given, to, first) for record in _records(sequences)]
     return [score for task in tasks for score in score_mutants(task, loaded, methods)]
@@ -116,7 +116,7 @@ def entropy(
 
     The entropy is over the whole vocabulary; the `most` likeliest tokens are among the set `to`, as in `mutate`.
     """
-    loaded = load(model) if model is None or isinstance(model, str | Path) else model
+    loaded = opened(model)
     return [score for record in _records(sequences) for score in score_positions(record, loaded, to, first, most)]
 
 
@@ -216,5 +216,5 @@ def _read(record: Record, model: Any, first: int) -> tuple[Sequences, Notation]:
 
 
 def _records(sequences: str | Iterable[str]) -> list[Record]:
-    listed = [sequences] if isinstance(sequences, str) else list(sequences)
+    listed = listed_texts(sequences, "the sequence")
     return [Record(text, line, f"sequence {line}") for line, text in enumerate(listed, start=1)]

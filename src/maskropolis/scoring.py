@@ -18,17 +18,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError, MaskropolisError, NumericalError, unknown_name
-from maskropolis.models import load
+from maskropolis.models import opened
 from maskropolis.models.context import Encoded, encode_in_context
 from maskropolis.models.denoiser import HuggingFaceDenoiser
 from maskropolis.models.rows import Rows, batches, single_mask_rows
+from maskropolis.models.text import TextCodec, listed_texts
 from maskropolis.records import Record
 from maskropolis.sequences import Sequences
 from maskropolis.targets.any_order import any_order_bounds
@@ -94,9 +94,13 @@ class SentenceScore:
         return None if self.word_l2r is None else math.fsum(self.word_l2r)
 
     def value(self, metric: str) -> float:
-        """The score called `metric`, one of `METRICS` or of the bounds that were asked for."""
+        """The score called `metric`, one of `METRICS` or of the bounds. Raises `InputError` if it was not asked for."""
         if metric in self.bounds:
             return self.bounds[metric].value
+        if metric not in (*METRICS, *ESTIMATES):
+            raise unknown_name("metric", metric, (*METRICS, *ESTIMATES))
+        if metric in ESTIMATES or (metric == WORD_L2R and self.word_l2r is None):
+            raise InputError(f"the metric '{metric}' was not computed; name it in the call: metric='{metric}'")
         names = {"raw": "raw_energy", "norm": "norm_energy", WORD_L2R: "pll_word_l2r"}
         return float(getattr(self, names.get(metric, metric)))
 
@@ -115,6 +119,11 @@ def require_metrics(metrics: Iterable[str]) -> tuple[str, ...]:
         raise unknown_name("metric", name, (*METRICS, *ESTIMATES, "all"))
     plain = tuple(metric for metric in METRICS if "all" in named or metric in named)
     return plain + tuple(name for name in ESTIMATES if name in named)
+
+
+def without_missing(metrics: tuple[str, ...], named: Sequence[str], codec: TextCodec) -> tuple[str, ...]:
+    """`metrics` without what `all` among those `named` asks for but the tokenizer cannot give."""
+    return metrics if codec.has_words or WORD_L2R in named else tuple(one for one in metrics if one != WORD_L2R)
 
 
 def estimate_settings(
@@ -143,25 +152,27 @@ def score(
 
     `model` is a loaded model, a hub name or folder (loaded with the defaults of `maskropolis.load`), or None for the
     package's own. `prefix` and `suffix`, one for all or one for each text, are visible but not scored; see
-    `maskropolis.models.context`. Every metric but `pll-word-l2r` is always there; naming that one (or `all`) adds it.
+    `maskropolis.models.context`. Every metric but `pll-word-l2r` is always there; naming that one adds it, and so does
+    `all` where the tokenizer says which tokens form a word.
     The bounds `nelbo`, `d3pm` and `any-order` are added if named: `samples` rows each, `time_steps` and `noise` for
     d3pm; so are `gaussian` and `denoising` (at `sigma`) of a model trained with noise on its embeddings.
     Raises `InputError` naming the sentence that is empty, too long or has a mask token.
     """
-    listed = [texts] if isinstance(texts, str) else list(texts)
-    metrics = require_metrics([metric] if isinstance(metric, str) else metric)
+    listed, named = listed_texts(texts, "the text"), listed_texts(metric, "the metric")
+    metrics = require_metrics(named)
     prefixes, suffixes = _for_each(prefix, listed, "prefix"), _for_each(suffix, listed, "suffix")
     records = [
         Record(text, index, f"sentence {index}", before, after)
         for index, (text, before, after) in enumerate(zip(listed, prefixes, suffixes, strict=True), start=1)
     ]
-    loaded = load(model) if model is None or isinstance(model, str | Path) else model
+    loaded = opened(model)
+    metrics = without_missing(metrics, named, loaded.codec)
     bounds = estimate_settings(metrics, samples, time_steps, noise, sigma, seed)
     return list(score_records(records, loaded, word_l2r=WORD_L2R in metrics, joint=joint, bounds=bounds))
 
 
 def _for_each(given: str | Sequence[str], texts: list[str], name: str) -> list[str]:
-    spread = [given] * len(texts) if isinstance(given, str) else list(given)
+    spread = [given] * len(texts) if isinstance(given, str) else listed_texts(given, f"the {name}")
     if len(spread) != len(texts):
         raise InputError(f"{len(spread)} values of {name} for {len(texts)} texts; expected one for all or one for each")
     return spread

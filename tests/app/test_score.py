@@ -168,3 +168,12 @@ def test_memory_that_runs_out_is_one_line(run: Any, monkeypatch: pytest.MonkeyPa
 def test_unknown_tokens_are_told(run: Any) -> None:
     assert run("--text", "the cat \u20ac").err.splitlines()[-1].startswith("warning: 1 of the tokens are unknown")
     assert "warning" not in run("--text", "the cat").err
+
+
+def test_all_says_what_the_tokenizer_cannot_give(run: Any, tmp_path: Path) -> None:
+    model = str(tiny.esm_folder(tmp_path))
+    outcome = run("--text", "M K T", "--metric", "all", model=model)
+    assert outcome.code == 0 and "norm" in outcome.rows[0] and "pll_word_l2r" not in outcome.rows[0]
+    said = [line for line in outcome.err.splitlines() if line.startswith("left out")]
+    assert said == ["left out pll-word-l2r: the tokenizer does not say which tokens form a word"]
+    assert "which tokens form a word" in refusal(run("--text", "M K T", "--metric", "pll-word-l2r", model=model))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny
 import torch
 
-from maskropolis import HuggingFaceMaskedLM, score
-from maskropolis.errors import InputError, NumericalError
+from maskropolis import HuggingFaceMaskedLM, load, mutate, score
+from maskropolis.errors import InputError, MaskropolisError, ModelError, NumericalError
 from maskropolis.records import Record
 from maskropolis.scoring import METRICS, pseudo_perplexity, require_metrics, score_records
 from maskropolis.targets.energy import NORM, RAW
@@ -182,3 +183,44 @@ def test_pseudo_perplexity() -> None:
     assert pseudo_perplexity(-4 * math.log(7), 4) == pytest.approx(7)
     assert pseudo_perplexity(-math.inf, 4) == math.inf
     assert pseudo_perplexity(-1e6, 1) == math.inf
+
+
+def test_a_score_that_is_not_there(tiny_bert: HuggingFaceMaskedLM) -> None:
+    (found,) = score("the cat", tiny_bert)
+    with pytest.raises(InputError, match="unknown metric 'foo'"):
+        found.value("foo")
+    for metric in ("pll-word-l2r", "nelbo"):
+        with pytest.raises(InputError, match=f"the metric '{metric}' was not computed"):
+            found.value(metric)
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "message"),
+    [
+        (None, {}, "the text is of type NoneType"),
+        ("x", {"metric": None}, "the metric is of type NoneType"),
+        ("x", {"metric": [None]}, "unknown metric 'None'"),
+        ("x", {"prefix": 3}, "the prefix is of type int"),
+        ("x", {"model": 3}, "the model is of type int; expected a name, a folder or a loaded model"),
+    ],
+)
+def test_wrong_types(tiny_bert: HuggingFaceMaskedLM, texts: Any, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(MaskropolisError, match=message):
+        score(texts, **({"model": tiny_bert} | settings))
+
+
+def test_mutate_and_load_with_wrong_types(tiny_bert: HuggingFaceMaskedLM) -> None:
+    with pytest.raises(InputError, match="the sequence is of type NoneType"):
+        mutate(None, tiny_bert)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="unknown option 'dtyp'; did you mean 'dtype'"):
+        load("anything", dtyp="float32")
+    with pytest.raises(InputError, match="token budget of 'x' is out of range"):
+        load("anything", token_budget="x")  # type: ignore[arg-type]
+
+
+def test_all_leaves_out_what_the_tokenizer_cannot_give(tmp_path: Path) -> None:
+    model = load(tiny.esm_folder(tmp_path))
+    (found,) = score("M K T", model, metric="all")
+    assert found.word_l2r is None and found.value("pppl") > 1
+    with pytest.raises(ModelError, match="which tokens form a word"):
+        score("M K T", model, metric=["all", "pll-word-l2r"])

@@ -75,8 +75,9 @@ def score(
     maskropolis score proteins.fasta -m ./my-esm -o scores.csv
     cut -f 3 table.tsv | maskropolis score - -m ./my-model | jq .pll
     """
+    from maskropolis.models.text import unknown_tokens
     from maskropolis.records import Fields, alphabet_of, check_output, open_records
-    from maskropolis.scoring import WORD_L2R, estimate_settings, require_metrics, score_records
+    from maskropolis.scoring import WORD_L2R, estimate_settings, require_metrics, score_records, without_missing
 
     metrics = require_metrics(metric)
     bounds = estimate_settings(metrics, copies, time_steps, noise, sigma, seed)
@@ -86,6 +87,9 @@ def score(
     opened = options.open_model(
         model, tokenizer, device, dtype, allow_pickle, trust_remote_code, token_budget, alphabet, compile
     )
+    asked, metrics = metrics, without_missing(metrics, metric, opened.codec)
+    for left_out in set(asked) - set(metrics):
+        print(f"left out {left_out}: the tokenizer does not say which tokens form a word", file=sys.stderr)
     print(_signature(opened, metrics, joint, bounds), file=sys.stderr)
     with open_records(output, overwrite) as write, _progress(output) as observe:
         scores = score_records(
@@ -101,7 +105,7 @@ def score(
                 totals[kind] = value + one.bounds[kind].value, square + one.bounds[kind].error ** 2
     _summarise(count, tokens, pll, totals)
     if unknown:
-        print(f"warning: {unknown} of the tokens are unknown to the model's vocabulary", file=sys.stderr)
+        print(f"warning: {unknown_tokens(unknown)}", file=sys.stderr)
 
 
 def _records(

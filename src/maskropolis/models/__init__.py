@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Iterable
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskropolis.errors import InputError, ModelError
+from maskropolis.errors import InputError, ModelError, unknown_name
 
 if TYPE_CHECKING:
     from maskropolis.models.huggingface import HuggingFaceMaskedLM
@@ -25,8 +27,11 @@ def load(name: str | Path | None = None, *, token_budget: int | None = None, **o
     """
     from maskropolis.models.huggingface import HuggingFaceMaskedLM
 
-    if token_budget is not None and token_budget < 1:
-        raise InputError(f"a token budget of {token_budget} is too small; expected at least 1")
+    if token_budget is not None and (not isinstance(token_budget, Integral) or token_budget < 1):
+        raise InputError(f"a token budget of {token_budget!r} is out of range; expected a whole number, at least 1")
+    if name is not None and not isinstance(name, str | Path):
+        raise ModelError(f"the model is of type {type(name).__name__}; expected a name, a folder or a loaded model")
+    _require_options(options)
     name = str(name) if isinstance(name, Path) else name
     if name is not None and name.startswith("causal:"):
         from maskropolis.models.causal_as_masked import CausalAsMasked
@@ -40,6 +45,20 @@ def load(name: str | Path | None = None, *, token_budget: int | None = None, **o
     if token_budget is not None:
         model.budget.tokens = token_budget
     return model
+
+
+def opened(model: Any) -> Any:
+    """A loaded model as it is; one named, or None, loaded with the defaults. Raises `ModelError`."""
+    return model if hasattr(model, "logits") and hasattr(model, "codec") else load(model)
+
+
+def _require_options(options: Iterable[str]) -> None:
+    """Raises `InputError`, naming the nearest option, for one that `load` does not have."""
+    from maskropolis.models.loading import Options
+
+    for name in options:
+        if name not in Options.__dataclass_fields__:
+            raise unknown_name("option", name, (*Options.__dataclass_fields__, "token_budget"))
 
 
 def _bundled() -> str:

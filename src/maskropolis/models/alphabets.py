@@ -83,6 +83,10 @@ class EntryCodec(TextCodec):
     def has_offsets(self) -> bool:
         return True
 
+    @property
+    def has_words(self) -> bool:
+        return self.format != "tokens"
+
     def words(self, text: str) -> list[int | None]:
         """Each letter is a word. Raises `InputError` for `tokens`, whose entries may be parts of words."""
         if self.format == "tokens":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from maskropolis.sequences import Sequences
 
 LITERAL_MASK = "[MASK]"
 _GAP = re.compile(r"\[MASK:[^\]]*\]")
+_MASKS = ("<mask>", "<MASK>")  # of other models; the literal mask is understood for every model
 _UNUSED = re.compile(r"\[unused\d+\]|<unused\d*>|madeupword\d+|<extra_id_\d+>", re.IGNORECASE)
 
 
@@ -98,6 +99,7 @@ class TextCodec:
             gap = _GAP.search(text)
             if gap is not None:
                 raise InputError(f"{gap[0]} is for `maskropolis fill`; expected {LITERAL_MASK} in a template")
+            require_own_masks(text, self.tokenizer.mask_token, f"template {index + 1}")
             text = text.replace(LITERAL_MASK, self.tokenizer.mask_token)
             row = self._continued(self.ids(text, f"template {index + 1}"), text)
             if self.mask_token not in row:
@@ -154,12 +156,17 @@ class TextCodec:
         """Whether the tokenizer says which characters and words its tokens stand for."""
         return bool(getattr(self.tokenizer, "is_fast", False))
 
+    @property
+    def has_words(self) -> bool:
+        """Whether the tokenizer says which tokens form a word."""
+        return self.has_offsets
+
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """The characters, from and to, that each token stands for; needs `has_offsets`."""
         return list(self.tokenizer(text, return_offsets_mapping=True, verbose=False)["offset_mapping"])
 
     def words(self, text: str) -> list[int | None]:
-        """The index of the word that each token belongs to, None at special tokens; needs `has_offsets`."""
+        """The index of the word that each token belongs to, None at special tokens; needs `has_words`."""
         return list(self.tokenizer(text, verbose=False).word_ids())
 
     def spelling(self, word: str) -> tuple[int, ...]:
@@ -200,6 +207,29 @@ def require_text(text: str, where: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{where} has a broken character (half a surrogate pair) at place {error.start + 1}") from None
+
+
+def listed_texts(given: str | Iterable[str], what: str) -> list[str]:
+    """One text, or several, as a list. Raises `InputError` for what is neither."""
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise InputError(f"{what} is of type {type(given).__name__}; expected a text or a list of texts")
+    return list(given)
+
+
+def unknown_tokens(count: int, where: str = "") -> str:
+    """The warning that so many tokens, in all or those that `where` names, are the unknown token."""
+    return f"{count} of the tokens{where} are unknown to the model's vocabulary"
+
+
+def require_own_masks(text: str, mask: str, where: str) -> None:
+    """Raise `InputError` if `text` marks a gap as other models do; `mask` is the mask token of this one."""
+    rest = text.replace(mask, "")
+    for foreign in _MASKS:
+        if foreign in rest:
+            own = LITERAL_MASK if mask == LITERAL_MASK else f"{LITERAL_MASK} or {mask}"
+            raise InputError(f"{where} holds {foreign}, which marks no gap for this model; write {own}")
 
 
 def shorten(text: str, most: int = 60) -> str:
