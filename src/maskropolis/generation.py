@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskropolis import __version__
+from maskropolis.chains.configuration import MOST_CHAINS, MOST_STEPS
 from maskropolis.decoders.diffusion import Observe, Reverse, diffuse, stream_source, unobserved
 from maskropolis.decoders.diffusion_ancestral import Ancestral
 from maskropolis.decoders.diffusion_confidence import ORDERS, Confidence
@@ -19,7 +20,7 @@ from maskropolis.decoders.diffusion_first_hitting import FirstHitting
 from maskropolis.decoders.diffusion_remasking import Remasking
 from maskropolis.decoders.langevin import Langevin, langevin
 from maskropolis.decoders.mask_predict import mask_predict
-from maskropolis.decoders.starts import blank_chains
+from maskropolis.decoders.starts import blank_chains, unknown_context
 from maskropolis.decoders.writing import Writing
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models import load
@@ -76,6 +77,9 @@ class GenerationConfig:
             raise InputError(f"seed {self.seed} is out of range; expected a whole number from 0 to 2^64 - 1")
         if self.count < 1:
             raise InputError(f"{self.count} steps are too few; expected at least 1")
+        if self.count > MOST_STEPS or self.chains > MOST_CHAINS:
+            most = f"at most {MOST_STEPS:g} and {MOST_CHAINS:g}"
+            raise InputError(f"steps {self.count} or chains {self.chains} are out of range; expected {most}")
         if self.block is not None and self.block < 1:
             raise InputError(f"a block of {self.block} tokens is too small; expected at least 1")
         energy_by_name(self.energy)
@@ -198,7 +202,7 @@ def run(model: HuggingFaceMaskedLM, config: GenerationConfig, observe: Observe =
             zip(texts, sequences.tokens.tolist(), lengths_of, energy, strict=True)
         )
     ]
-    return Generated(sequences, records, rows, _signature(model, config))
+    return Generated(sequences, records, rows, _signature(model, config), unknown_context(model, config.templates))
 
 
 def _signature(model: HuggingFaceMaskedLM, config: GenerationConfig) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskropolis.chains.configuration import SamplingConfig
+from maskropolis.chains.configuration import MOST_CHAINS, SamplingConfig, require_count
 from maskropolis.chains.preparation import Prepared, prepare
 from maskropolis.chains.progress import Progress
 from maskropolis.chains.running import kept_records, steps
@@ -30,6 +30,7 @@ from maskropolis.decoders.starts import blank_chains, fill_chains
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models import load
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.text import require_text
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import energy_by_name
 from maskropolis.targets.lengths import token_offset
@@ -105,9 +106,10 @@ def fill(
     `SamplingConfig`: energy, kernel, temperature, burn_in, require, allow, experts, seed, …. Raises `InputError` for a
     malformed gap or setting.
     """
+    require_text(template, "the text")
     for name, value in (("samples", samples), ("best_of", best_of)):
-        if value < 1:
-            raise InputError(f"{name} {value} is out of range; expected at least 1")
+        require_count(name, value, MOST_CHAINS)
+    require_count("samples x best-of", samples * best_of, MOST_CHAINS)
     for name in settings:
         if name in _GIVEN or name not in SamplingConfig.__dataclass_fields__:
             raise unknown_name("setting", name, set(SamplingConfig.__dataclass_fields__) - set(_GIVEN))

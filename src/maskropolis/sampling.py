@@ -176,7 +176,7 @@ def record(
 ) -> Run:
     """Run into the folder `out`. Raises `RunError` if it holds a run (unless `overwrite`), other files or is in use."""
     if checkpoint_every is not None and checkpoint_every < 1:
-        raise InputError(f"checkpoint_every {checkpoint_every} is out of range; expected at least 1 step")
+        raise InputError(f"checkpoint-every {checkpoint_every} is out of range; expected at least 1 step")
     folder = Path(out)
     require_free(folder, overwrite)
     try:

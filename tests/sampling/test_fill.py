@@ -148,7 +148,7 @@ def test_the_command(tiny_folder: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["fill", "a [MASK]", "no gap"], "nothing to fill"),
-        (["fill", "a [MASK]", "--best-of", "0"], "best_of 0 is out of range"),
+        (["fill", "a [MASK]", "--best-of", "0"], "best-of 0 is out of range"),
         (["fill", "a [MASK:1-2]", "--kernel", "block"], "keeps lengths"),
         (["fill", "a [MASK:1-2]", "--kernel", "resize:gaps=1-2"], "leave them away"),
         (["fill", "a [MASK:1-2]", "--energy", "raw"], "no zero"),
@@ -171,3 +171,28 @@ def test_bad_input(
     Path("none.txt").write_text("")
     _, error = invoke(*arguments, "-m", str(tiny_folder))
     assert isinstance(error, InputError) and message in str(error), error
+
+
+def test_unknown_context_is_counted_once_over_all_lengths(tiny_bert: Any) -> None:
+    result = maskropolis.fill("the € [MASK:1-3]", tiny_bert, samples=3, progress=False, burn_in=1)
+    assert result.notices == ["1 of the tokens around the gaps are unknown to the model's vocabulary"]
+
+
+@pytest.mark.parametrize("mask", ["<mask>", "<MASK>"])
+def test_the_mask_of_another_model_is_refused(tiny_bert: Any, mask: str) -> None:
+    for text in (f"the {mask} sat", f"the {mask} [MASK:2]"):
+        with pytest.raises(InputError, match=rf"holds {mask}, which marks no gap for this model; write \[MASK\]"):
+            maskropolis.fill(text, tiny_bert)
+
+
+@pytest.mark.parametrize(
+    ("template", "settings", "message"),
+    [
+        (None, {}, "the text is of type NoneType; expected text"),
+        ("a [MASK]", {"samples": "x"}, "samples 'x' is out of range"),
+        ("a [MASK]", {"samples": 10**6, "best_of": 10**6}, "samples x best-of 1000000000000 is out of range"),
+    ],
+)
+def test_wrong_types_and_far_too_many(tiny_bert: Any, template: Any, settings: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        maskropolis.fill(template, tiny_bert, **settings)

@@ -88,12 +88,21 @@ def test_write(tiny_bert: Any, tmp_path: Path) -> None:
         ({"steps": 0}, "steps 0 is out of range"),
         ({"seed": -1}, "seed -1 is out of range"),
         ({"seed": 1.5}, "seed 1.5 is out of range; expected a whole number"),
-        ({"burn_in": -1}, "burn_in -1 is out of range"),
+        ({"burn_in": -1}, "burn-in -1 is out of range"),
+        ({"burn_in": 1e300}, "burn-in 1e.300 is out of range"),
+        ({"thin": 1e13}, "thin .* is out of range"),
+        ({"samples": 10**13}, "samples .* is out of range"),
+        ({"steps": 10**13}, "steps .* is out of range"),
+        ({"chains": 10**9}, "chains .* is out of range"),
+        ({"burn_in": 1e12, "samples": 10**6}, "steps; expected at most 1e.12"),
+        ({"temperature": 1e-7}, "expected a number from 1e-06 to 1e.06"),
+        ({"temperature": 1e7}, "expected a number from 1e-06 to 1e.06"),
+        ({"template": "a <mask> [MASK]"}, r"<mask>, which marks no gap for this model; write \[MASK\]"),
         ({"thin": float("nan")}, "thin nan is out of range"),
         ({"temperature": 0}, "temperature 0 is out of range"),
         ({"temperature": float("inf")}, "temperature inf is out of range"),
         ({"temperature": "hot"}, "temperature 'hot' is out of range"),
-        ({"final_temperature": -1.0}, "final_temperature -1.0 is out of range"),
+        ({"final_temperature": -1.0}, "final-temperature -1.0 is out of range"),
         ({"schedule": "liner"}, "unknown schedule 'liner'; did you mean 'linear'"),
         ({"energy": "nrom"}, "unknown energy 'nrom'; did you mean 'norm'"),
         ({"start": "gredy"}, "unknown start 'gredy'; did you mean 'greedy'"),
@@ -150,3 +159,12 @@ def test_folders_as_paths_and_numbers_of_numpy(tiny_folder: Path, tiny_bert: Any
 def test_values_of_the_wrong_type(tiny_bert: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         maskropolis.sample(tiny_bert, **settings)
+
+
+def test_tokens_of_a_template_that_the_vocabulary_lacks_are_noted(tiny_bert: Any) -> None:
+    settings: dict[str, Any] = {"chains": 2, "burn_in": 1, "progress": False}
+    result = maskropolis.sample(tiny_bert, template=["the € [MASK] €", "the [MASK]"], **settings)
+    assert result.notices == ["2 of the tokens around the gaps are unknown to the model's vocabulary"]
+    assert maskropolis.sample(tiny_bert, template="the cat [MASK]", **settings).notices == []
+    made = maskropolis.generate(tiny_bert, template="the € [MASK]", chains=2, steps=2)
+    assert made.notices == ["1 of the tokens around the gaps are unknown to the model's vocabulary"]

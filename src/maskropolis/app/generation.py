@@ -54,6 +54,8 @@ def run(model: HuggingFaceMaskedLM, config: GenerationConfig, output: str | None
             show(result.records, model.codec.format)
         else:
             write(result.records)
+    for notice in result.notices:
+        typer.echo(f"warning: {notice}", err=True)
     typer.echo(f"{result.rows} model rows for {len(result.records)} sequences", err=True)
     typer.echo(result.signature, err=True)
 

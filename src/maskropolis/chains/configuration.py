@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +13,10 @@ from maskropolis.kernels.specification import build_kernel
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.targets.energy import Energy, energy_by_name
 from maskropolis.targets.schedule import SHAPES, Schedule
+
+MOST_CHAINS = 10**7
+MOST_STEPS = 10**12
+COLDEST, HOTTEST = 1e-6, 1e6  # beyond, exp(−E/τ) is a mode or uniform to double precision
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,11 @@ class SamplingConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, smallest in (("chains", 1), ("samples", 1), ("steps", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if value is None and name == "steps":
-                continue
-            if not _is_whole(value) or value < smallest:
-                raise InputError(f"{name} {value!r} is out of range; expected a whole number, at least {smallest}")
+        for name, most in (("chains", MOST_CHAINS), ("samples", MOST_STEPS), ("steps", MOST_STEPS)):
+            if name != "steps" or self.steps is not None:
+                require_count(name, getattr(self, name), most)
+        if not _is_whole(self.seed) or self.seed < 0:
+            raise InputError(f"seed {self.seed!r} is out of range; expected a whole number, at least 0")
         for length in self.lengths:
             if not _is_whole(length):
                 raise InputError(f"length {length!r} is malformed; expected a whole number")
@@ -81,12 +83,14 @@ class SamplingConfig:
             raise InputError(f"seed {self.seed} is out of range; expected a whole number below 2^64")
         for name in ("burn_in", "thin"):
             value = getattr(self, name)
-            if not _is_number(value) or not 0 <= value < math.inf:
-                raise InputError(f"{name} {value!r} is out of range; expected a number of sweeps ≥ 0")
+            if not _is_number(value) or not 0 <= value <= MOST_STEPS:
+                expected = f"a number of sweeps from 0 to {MOST_STEPS:g}"
+                raise InputError(f"{as_option(name)} {value!r} is out of range; expected {expected}")
         for name in ("temperature", "final_temperature"):
             value = getattr(self, name)
-            if value is not None and (not _is_number(value) or not 0 < value < math.inf):
-                raise InputError(f"{name} {value!r} is out of range; expected a positive finite number")
+            if value is not None and (not _is_number(value) or not COLDEST <= value <= HOTTEST):
+                expected = f"a number from {COLDEST:g} to {HOTTEST:g}"
+                raise InputError(f"{as_option(name)} {value!r} is out of range; expected {expected}")
         if self.schedule in SHAPES[1:] and self.final_temperature is None:
             raise InputError(
                 f"a {self.schedule} schedule needs a final temperature to go to; give one, or leave it away"
@@ -129,6 +133,17 @@ class SamplingConfig:
                 raise unknown_name("setting", name, cls.__dataclass_fields__)
         fields: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in values.items()}
         return cls(**fields)
+
+
+def require_count(name: str, value: Any, most: int) -> None:
+    """Raise `InputError` unless `value` is a whole number from 1 to `most`."""
+    if not _is_whole(value) or not 1 <= value <= most:
+        raise InputError(f"{as_option(name)} {value!r} is out of range; expected a whole number from 1 to {most:g}")
+
+
+def as_option(name: str) -> str:
+    """The name of a setting as the command line writes it, e.g. `burn-in`."""
+    return name.replace("_", "-")
 
 
 def _require_string(name: str, value: Any) -> None:

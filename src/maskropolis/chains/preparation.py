@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from maskropolis import __version__
-from maskropolis.chains.configuration import SamplingConfig
+from maskropolis.chains.configuration import MOST_STEPS, SamplingConfig
 from maskropolis.chains.driver import Plan, Tick, run
 from maskropolis.decoders.constrained import require_movable, require_supported
-from maskropolis.decoders.starts import blank_chains, fill_chains
-from maskropolis.errors import NumericalError
+from maskropolis.decoders.starts import blank_chains, fill_chains, unknown_context
+from maskropolis.errors import InputError, NumericalError
 from maskropolis.kernels.base import Kernel, State
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.sequences import Sequences
@@ -64,7 +64,7 @@ def prepare(
     `NumericalError` if all are.
     """
     kernel, blank, plan = check(model, config, kernel)
-    notices: list[str] = []
+    notices = unknown_context(model, config.templates)
 
     def filled(sequences: Sequences, chains: Tensor) -> Sequences:
         return fill_chains(model, sequences, config.start, config.seed, chains.tolist(), kernel.energy)
@@ -118,6 +118,8 @@ def _plan(config: SamplingConfig, kernel: Kernel, free: int) -> Plan:
     sweep = kernel.steps_per_sweep(free)
     burn_in, thin = round(config.burn_in * sweep), max(1, round(config.thin * sweep))
     steps = config.steps or burn_in + config.samples * thin
+    if steps > MOST_STEPS:
+        raise InputError(f"burn-in, thin and samples make {steps:.3g} steps; expected at most {MOST_STEPS:g} in all")
     if config.steps is not None and burn_in + thin > steps:
         burn_in, thin = max(0, steps - thin), min(thin, steps)
     return Plan(steps, burn_in, thin, config.make_schedule(steps))

@@ -39,7 +39,7 @@ class Steering:
         if both:
             raise InputError(f"nobody can satisfy this: the word '{sorted(both)[0]}' is required and forbidden")
         if self.no_repeat is not None and self.no_repeat < 1:
-            raise InputError(f"no_repeat {self.no_repeat} is out of range; expected a number of tokens, at least 1")
+            raise InputError(f"no-repeat {self.no_repeat} is out of range; expected a number of tokens, at least 1")
 
     def __bool__(self) -> bool:
         return bool(self.experts or self.require or self.forbid or self.allow or self.no_repeat)

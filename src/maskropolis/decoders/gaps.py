@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskropolis.errors import InputError
-from maskropolis.models.text import LITERAL_MASK, TextCodec, shorten
+from maskropolis.models.text import LITERAL_MASK, TextCodec, require_own_masks, shorten
 
 _GAP = re.compile(r"\[MASK(?::([^\]]*))?\]")
 _NEIGHBOURS = 4  # tokens of context that decide whether a space is written
@@ -42,6 +42,7 @@ class GappedText:
     @classmethod
     def parse(cls, text: str, mask: str = LITERAL_MASK) -> GappedText:
         """`mask` is the model's own way to write one token. Raises `InputError`."""
+        require_own_masks(text, mask, "the text")
         text = text.replace(mask, LITERAL_MASK)
         pieces: list[str] = []
         gaps: list[Gap] = []

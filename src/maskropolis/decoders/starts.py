@@ -12,6 +12,7 @@ from maskropolis.decoders.diffusion_first_hitting import FirstHitting
 from maskropolis.decoders.fill import FILLS, fill, require_allowed
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.text import LITERAL_MASK, unknown_tokens
 from maskropolis.randomness import START, Streams
 from maskropolis.sequences import Sequences, concatenate
 from maskropolis.targets.energy import Energy
@@ -77,6 +78,16 @@ def fill_chains(
         return diffuse(model, sequences, FirstHitting(), source).sequences
     uniforms = Streams(seed, chains, START).uniforms(0, sequences.width, model.device)
     return fill(model, sequences, how, uniforms)
+
+
+def unknown_context(model: HuggingFaceMaskedLM, templates: Sequence[str]) -> list[str]:
+    """A notice if the vocabulary lacks tokens around the masks; templates that differ by masks alone count once."""
+    codec = model.codec
+    prose = {text.replace(LITERAL_MASK, "").replace(codec.tokenizer.mask_token, ""): text for text in templates}
+    if not prose or codec.unknown is None:
+        return []
+    count = int((codec.template(list(prose.values())).tokens == codec.unknown).sum())
+    return [unknown_tokens(count, " around the gaps")] if count else []
 
 
 def _distinct(

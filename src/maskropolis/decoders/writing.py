@@ -34,7 +34,7 @@ class Writing:
         if not 0 <= self.temperature < math.inf:
             raise InputError(f"temperature {self.temperature!r} is out of range; expected a finite number ≥ 0")
         if not 0 < self.top_p <= 1:
-            raise InputError(f"top_p {self.top_p!r} is out of range; expected a number above 0 and at most 1")
+            raise InputError(f"top-p {self.top_p!r} is out of range; expected a number above 0 and at most 1")
 
     def tokens(self, logits: Tensor, allowed: Tensor, uniforms: Tensor) -> Tensor:
         """[N] int64, a token for each row of `logits` [N, V]; `allowed` [V] bool, `uniforms` [N]."""
