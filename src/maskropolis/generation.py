@@ -77,9 +77,9 @@ class GenerationConfig:
             raise InputError(f"seed {self.seed} is out of range; expected a whole number from 0 to 2^64 - 1")
         if self.count < 1:
             raise InputError(f"{self.count} steps are too few; expected at least 1")
-        if self.count > MOST_STEPS or self.chains > MOST_CHAINS:
-            most = f"at most {MOST_STEPS:g} and {MOST_CHAINS:g}"
-            raise InputError(f"steps {self.count} or chains {self.chains} are out of range; expected {most}")
+        for value, name, most in ((self.count, "steps", MOST_STEPS), (self.chains, "chains", MOST_CHAINS)):
+            if value > most:
+                raise InputError(f"{value} {name} are too many; expected at most {most:g}")
         if self.block is not None and self.block < 1:
             raise InputError(f"a block of {self.block} tokens is too small; expected at least 1")
         energy_by_name(self.energy)

@@ -16,6 +16,7 @@ from maskropolis.decoders.diffusion_first_hitting import FirstHitting
 from maskropolis.decoders.diffusion_remasking import Remasking, reveal_probability
 from maskropolis.decoders.writing import Writing, nucleus
 from maskropolis.errors import InputError
+from maskropolis.generation import GenerationConfig
 from maskropolis.models.tabular import TabularMaskedLM
 from maskropolis.randomness import START, Streams
 from maskropolis.targets.noise import noise_by_name
@@ -217,7 +218,10 @@ def test_steps_without_a_change_cost_no_forward_and_chains_do_not_depend_on_comp
         (lambda: Confidence(count=0), "too few"),
         (lambda: Confidence(choice_temperature=-1), "choice temperature"),
         (lambda: Writing(-1), "temperature"),
-        (lambda: Writing(top_p=0), "top_p"),
+        (lambda: Writing(1e300), "expected 0, or a number from 1e-06 to 1e.06"),
+        (lambda: GenerationConfig(chains=10**9), "1000000000 chains are too many"),
+        (lambda: GenerationConfig(steps=10**13), "10000000000000 steps are too many"),
+        (lambda: Writing(top_p=0), "top-p"),
         (lambda: Remasking("caps"), "did you mean 'cap'"),
         (lambda: Remasking("cap", 2), "eta"),
     ],

@@ -12,11 +12,10 @@ from maskropolis.kernels.base import Kernel
 from maskropolis.kernels.specification import build_kernel
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.targets.energy import Energy, energy_by_name
-from maskropolis.targets.schedule import SHAPES, Schedule
+from maskropolis.targets.schedule import COLDEST, HOTTEST, SHAPES, Schedule
 
 MOST_CHAINS = 10**7
 MOST_STEPS = 10**12
-COLDEST, HOTTEST = 1e-6, 1e6  # beyond, exp(−E/τ) is a mode or uniform to double precision
 
 
 @dataclass(frozen=True)

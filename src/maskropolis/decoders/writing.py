@@ -10,7 +10,6 @@ section 5). Nucleus: Holtzman et al. (2020).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +20,7 @@ from maskropolis.models.protocol import MaskedLM
 from maskropolis.models.rows import Rows, batches
 from maskropolis.randomness import draw
 from maskropolis.sequences import Sequences
+from maskropolis.targets.schedule import COLDEST, HOTTEST
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class Writing:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise InputError(f"temperature {self.temperature!r} is out of range; expected a finite number ≥ 0")
+        if self.temperature != 0 and not COLDEST <= self.temperature <= HOTTEST:
+            expected = f"0, or a number from {COLDEST:g} to {HOTTEST:g}"
+            raise InputError(f"temperature {self.temperature!r} is out of range; expected {expected}")
         if not 0 < self.top_p <= 1:
             raise InputError(f"top-p {self.top_p!r} is out of range; expected a number above 0 and at most 1")
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from maskropolis.errors import InputError, unknown_name
 
 SHAPES = ("constant", "linear", "geometric", "cosine")
+COLDEST, HOTTEST = 1e-6, 1e6
+"""The temperatures that a user may set: beyond them exp(−E/τ) is all but its modes, or uniform."""
 
 
 @dataclass(frozen=True)
