@@ -131,7 +131,8 @@ def write_card() -> None:
 
 
 def short(run: Path) -> None:
-    """The one-minute run. Exits with code 1 unless it lowers the loss clearly."""
+    """The one-minute run. Exits with code 1 unless the held-out loss falls: far below a uniform guess, which is where
+    random weights begin, and below what it was after the first steps."""
     from recipe import short as options
 
     from maskropolis.training.history import read
@@ -141,8 +142,9 @@ def short(run: Path) -> None:
     if result is None:
         return
     losses = [point["validation_loss"] for point in read(run / "metrics.jsonl") if "validation_loss" in point]
-    print(f"held-out loss {losses[0]:.3f} -> {result.masked.loss:.3f}; a uniform guess has {math.log(1000):.3f}")
-    if not result.masked.loss < losses[0] - 0.1:
+    uniform = math.log(1000)
+    print(f"held-out loss {losses[0]:.3f} -> {result.masked.loss:.3f}; a uniform guess has {uniform:.3f}")
+    if not result.masked.loss < min(losses[0], uniform - 0.5):
         raise SystemExit("the short run did not lower the loss")
 
 

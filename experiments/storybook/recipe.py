@@ -86,7 +86,7 @@ def short(text: Path) -> Options:
         objective="mixture",
         learning_rate=2e-3,
         warmup=10,
-        steps=400,
+        steps=600,
         evaluate_every=50,
         hold_out=0.1,
         seed=0,
