@@ -130,3 +130,12 @@ def test_a_pytorch_without_the_operator_is_noticed(monkeypatch: pytest.MonkeyPat
     assert not available()
     monkeypatch.undo()
     available.cache_clear()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("scale", [None, 0.0, 0.5])
+def test_a_given_scale_is_kept(scale: float | None) -> None:
+    parts = [normal(1, 2, 4, 8, seed=s) for s in range(3)]
+    with CpuProducts():
+        ours = scaled_dot_product_attention(*parts, scale=scale)
+    torch.testing.assert_close(ours, scaled_dot_product_attention(*parts, scale=scale), atol=1e-5, rtol=1e-5)

@@ -62,7 +62,8 @@ class CpuProducts(TorchFunctionMode):
     ) -> Tensor | None:
         if is_causal or dropout_p or enable_gqa or key.shape[-2] > _LONGEST or not _plain(query, key, value):
             return None
-        scores = torch.matmul(query, key.transpose(-1, -2)).mul_(scale or 1 / math.sqrt(query.shape[-1]))
+        factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+        scores = torch.matmul(query, key.transpose(-1, -2)).mul_(factor)
         if attn_mask is not None and attn_mask.dtype == torch.bool:
             scores.masked_fill_(~attn_mask, _HIDDEN)
         elif attn_mask is not None:
