@@ -26,7 +26,7 @@ from maskropolis.kernels.path import Path
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.randomness import accept, hopeless
 from maskropolis.sequences import Sequences
-from maskropolis.targets.bounded import ask, divided, finish, is_bounded, promising_order
+from maskropolis.targets.bounded import divided, finish, is_bounded, promising_order
 from maskropolis.targets.energy import NORM, Energy, Known, Tally
 
 
@@ -94,7 +94,7 @@ class Staged:
         tally = Tally(masked, proposed, state.evaluation.conditionals is not None, known)
         chain, position = (near & tally.todo).nonzero(as_tuple=True)
         with chains_named(asked):
-            ask(model, proposed, tally, chain, position)
+            tally.ask(model, chain, position)
         gain = torch.where(near, tally.terms - before, 0.0).sum(1)
         first = proposal.log_q[asked] - gain / tau
         passed = accept(first, uniforms[:, -2])

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.models.rows import Rows, batches
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import Energy, Evaluation, Known, MaskedEnergy, Tally
 from maskropolis.targets.steered import SteeredEnergy
@@ -64,17 +63,11 @@ def finish(
         ranks = torch.arange(done, done + each, device=live.device)
         which, rank = (ranks[None, :] < counts[live, None]).nonzero(as_tuple=True)
         chain, position = live[which], order[live[which], ranks[rank]]
-        ask(model, sequences, tally, chain, position)
+        tally.ask(model, chain, position)
         done += each
         live = _undecided(live, counts, tally, offset, stop, done)
     found = tally.evaluation()
     return Evaluation(found.energy + offset, found.terms, found.conditionals, found.rows)
-
-
-def ask(model: MaskedLM, sequences: Sequences, tally: Tally, chain: Tensor, position: Tensor) -> None:
-    """Put the masked conditionals of chains [N] at positions [N] into the tally, one model row each."""
-    for index, logits in batches(model, sequences, Rows(chain, position[:, None], position[:, None])):
-        tally.add(chain[index], position[index], logits[:, 0])
 
 
 def divided(energy: Energy) -> tuple[MaskedEnergy, SteeredEnergy | None]:

@@ -84,8 +84,7 @@ class MaskedEnergy:
         """See `Energy.evaluate`. Works through the rows batch by batch; without `keep` no [C, n, V] is ever held."""
         tally = Tally(self, sequences, keep, known)
         rows = single_mask_rows(sequences, ~tally.todo)
-        for index, logits in batches(model, sequences, rows):
-            tally.add(rows.chain[index], rows.asked[index, 0], logits[:, 0])
+        tally.ask(model, rows.chain, rows.asked[:, 0])
         return tally.evaluation()
 
 
@@ -105,6 +104,11 @@ class Tally:
         self.todo = sequences.free.clone()
         if known is not None:
             self._put(torch.arange(len(sequences), device=sequences.device), known.positions, known.logits)
+
+    def ask(self, model: MaskedLM, chain: Tensor, position: Tensor) -> None:
+        """The masked conditionals of chains [N] at positions [N] from the model, batch by batch."""
+        for index, logits in batches(model, self._sequences, Rows(chain, position[:, None], position[:, None])):
+            self.add(chain[index], position[index], logits[:, 0])
 
     def add(self, chain: Tensor, position: Tensor, logits: Tensor) -> None:
         """Masked conditionals [N, V] of chains [N] at positions [N], one model row each."""
