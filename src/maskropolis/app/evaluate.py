@@ -92,9 +92,10 @@ def evaluate(
         systems = [system.some(sentences, seed) for system in systems]
     questions = Questions(None, None, training or (), _references(reference or []), tokenize, resampling)
     require(systems, questions)
-    rest = {"device": device, "dtype": dtype, "allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
+    rest: dict[str, Any] = {"device": device, "dtype": dtype}
+    rest |= {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
     if energies or model is not None:
-        masked = options.open_model(model, token_budget=token_budget, **rest)  # type: ignore[arg-type]
+        masked = options.open_model(model, token_budget=token_budget, **rest)
         questions = replace(questions, model=masked)
     if judge is not None:
         questions = replace(questions, judge=_judge(judge, judge_start, token_budget, rest))
