@@ -27,6 +27,7 @@ MOST = {
     "block": ("block", N + 1),
     "path": ("path", N + 2),
     "delayed": ("delayed", N + 4),
+    "staged": ("staged", N),
     "informed": ("informed", N - 1),
     "gwg": ("gwg", 3 * N),
     "discrete-langevin": ("discrete-langevin", 3 * N),
@@ -56,17 +57,18 @@ def rows_per_step(specification: str, energy: str = "norm") -> float:
     return rows / STEPS / CHAINS
 
 
-_BURNT_IN: dict[str, Sequences] = {}
+_BURNT_IN: dict[tuple[str, str, int], Sequences] = {}
 
 
-def burnt_in(model: HuggingFaceMaskedLM, energy: str) -> Sequences:
-    """CHAINS sequences after some informed steps from one sentence, the same for every kernel."""
-    if energy not in _BURNT_IN:
-        kernel, streams = build_kernel("informed", ENERGIES[energy]), Streams(2, range(CHAINS))
-        state = kernel.init(model, model.codec.encode([SENTENCE] * CHAINS))
+def burnt_in(model: HuggingFaceMaskedLM, energy: str, sentence: str = SENTENCE, chains: int = CHAINS) -> Sequences:
+    """`chains` sequences after some informed steps from one sentence, the same for every kernel."""
+    key = (energy, sentence, chains)
+    if key not in _BURNT_IN:
+        kernel, streams = build_kernel("informed", ENERGIES[energy]), Streams(2, range(chains))
+        state = kernel.init(model, model.codec.encode([sentence] * chains))
         for step in range(BURN_IN):
             state, _ = kernel.step(model, state, 1.0, streams.uniforms(step, kernel.uniforms_per_step))
-        _BURNT_IN[energy] = state.sequences
-    if not bool((_BURNT_IN[energy].free_counts == N).all()):
-        raise AssertionError(f"expected each of the {N} words to be one token")
-    return _BURNT_IN[energy]
+        _BURNT_IN[key] = state.sequences
+    if not bool((_BURNT_IN[key].free_counts == len(sentence.split())).all()):
+        raise AssertionError("expected each of the words to be one token")
+    return _BURNT_IN[key]

@@ -27,13 +27,15 @@ def by_length(model: Any, texts: Iterable[str], lengths: Sequence[int], most: in
 
 
 def divided(sentences: Sequence[str], starts: int, samples: int, length: int) -> tuple[list[str], list[str]]:
-    """(starts, reference): apart where there are enough, at any rate none of the first `starts` in the reference.
+    """(starts, reference), each up to `samples`: apart where there are enough, at any rate none of the first `starts`
+    in the reference.
 
-    Raises `InputError` if there are fewer than starts + samples.
+    Raises `InputError` if fewer than half of `samples` are left for the reference.
     """
-    if len(sentences) < starts + samples:
+    least = starts + samples // 2
+    if len(sentences) < least:
         raise InputError(
-            f"the held-out books have {len(sentences)} sentences of {length} tokens; expected at least "
-            f"{starts + samples}: for {starts} starts and {samples} references"
+            f"the held-out books have {len(sentences)} sentences of {length} tokens; expected at least {least}: "
+            f"for {starts} starts and {samples // 2} references"
         )
-    return list(sentences[:samples]), list(sentences[-samples:])
+    return list(sentences[:samples]), list(sentences[max(starts, len(sentences) - samples) :])

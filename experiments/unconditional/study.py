@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from dataclasses import dataclass
@@ -104,8 +105,8 @@ class Study:
     def _diffusion(self, cell: Cell) -> dict[str, Any]:
         count = self.settings.samples
         if cell.start == "text":
-            texts = self.texts(cell.length)[0][:count]
-            begun = half_masked(self.model, self.model.codec.encode(texts), self.settings.seed)
+            texts = itertools.islice(itertools.cycle(self.texts(cell.length)[0]), count)  # masked anew each time
+            begun = half_masked(self.model, self.model.codec.encode(list(texts)), self.settings.seed)
         else:
             begun = self.blank(cell.length, count)
         found = write(self.model, begun, self.settings.rows, self.settings.seed, cell.temperature)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
 import json
@@ -10,8 +11,11 @@ import sys
 import fairseq_reference
 import pytest
 import tiny_conditional
+import typer
 
 from maskropolis import cli, translation
+from maskropolis.app.train import train
+from maskropolis.training.parallel_options import ParallelOptions
 
 
 @pytest.fixture
@@ -189,3 +193,15 @@ def test_an_imported_checkpoint_translates(folder, run):
     assert code == 0 and "1 + 1 layers of width 16" in out and "split into sub-words" in err
     code, out, _ = run("translate", "a.txt", "-m", "imported", "--iterations", 3)
     assert code == 0 and len(out.splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"), [("cmlm", set()), ("seq2seq", {"copies", "validation_iterations", "compile"})]
+)
+def test_the_training_commands_take_the_options_and_their_defaults(kind, missing):
+    """Every option of `ParallelOptions` but those that the kind has no use for, with the same default."""
+    command = typer.main.get_command(train).commands[kind]
+    taken = {option.name: option.default for option in command.params if not option.required}
+    known = {f.name: f.default for f in dataclasses.fields(ParallelOptions) if f.default is not dataclasses.MISSING}
+    extra = {"resume": False, "overwrite": False, "threads": None}
+    assert taken == {name: value for name, value in known.items() if name not in missing} | extra
