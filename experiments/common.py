@@ -81,7 +81,7 @@ def circumstances() -> dict[str, Any]:
     """Versions and machine, as every result file states them."""
     from evaluation import machine
 
-    from maskropolis.training.mlm import versions
+    from maskropolis.training.running import versions
 
     return {"versions": versions(), "machine": machine()}
 

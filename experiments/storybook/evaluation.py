@@ -20,9 +20,9 @@ from maskropolis.training import corpus
 from maskropolis.training.batches import Batch, Batches
 from maskropolis.training.corpus import opener, separator
 from maskropolis.training.measuring import Measurement, measure, measure_single
-from maskropolis.training.mlm import versions
 from maskropolis.training.objectives import Bert, Objective, UniformRate, Vocabulary
 from maskropolis.training.prediction import Predictor
+from maskropolis.training.running import versions
 
 ROWS = 2048  # packed rows of held-out text, evenly spread over the books
 SINGLE_ROWS, PER_ROW = 512, 3

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import PartialState
 from safetensors import SafetensorError
 
 from maskropolis.chains.files import write_file
-from maskropolis.errors import MaskropolisError, RunError
 from maskropolis.models.noise_conditioning import MODULE
 from maskropolis.models.quiet import quiet
-from maskropolis.training import card, checkpoint, output
+from maskropolis.training import card, checkpoint
 from maskropolis.training.batches import Batch, Batches
 from maskropolis.training.checkpoint import disk_error
 from maskropolis.training.corpus import Corpus, opener, separator
 from maskropolis.training.display import display
 from maskropolis.training.history import History, write_plot
-from maskropolis.training.loop import Interrupted, Progress, Settings, Silent, Trainer
+from maskropolis.training.loop import Interrupted, Progress, Trainer
 from maskropolis.training.measuring import Measurement, measure, measure_single
-from maskropolis.training.memory import keep_freed_blocks
 from maskropolis.training.objectives import Vocabulary
-from maskropolis.training.optimisation import Budget
 from maskropolis.training.options import GAUSSIAN, Options
 from maskropolis.training.preparation import DATA, Prepared, prepare
-
-_PACKAGES = ("torch", "transformers", "tokenizers", "accelerate")
+from maskropolis.training.running import Run, loop_settings, mark, running, versions
 
 
 @dataclass(frozen=True)
@@ -56,31 +49,13 @@ def train_mlm(
     have had. Several processes (`accelerate launch`) share the work; all but the first return None. Raises
     `MaskropolisError`, and `Interrupted` after SIGINT or SIGTERM, its state saved.
     """
-    keep_freed_blocks()
-    team = PartialState(cpu=not torch.cuda.is_available())
-    with ExitStack() as stack:
-        if team.is_main_process:
-            stack.enter_context(output.claimed(folder, resume, overwrite))
-            _begin(options, folder, resume, command)
-        with team.main_process_first():
+    with running(options, folder, resume, overwrite, command) as run:
+        with PartialState().main_process_first():
             prepared = prepare(options, folder)
-        try:
-            return _train(options, prepared, folder, resume, command, team.is_main_process, stack)
-        except (MaskropolisError, KeyboardInterrupt) as error:
-            if team.is_main_process:
-                _mark(folder, "interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
-            raise
+        return _train(options, prepared, run)
 
 
-def _train(
-    options: Options,
-    prepared: Prepared,
-    folder: Path,
-    resume: bool,
-    command: tuple[str, ...],
-    main: bool,
-    stack: ExitStack,
-) -> Result | None:
+def _train(options: Options, prepared: Prepared, run: Run) -> Result | None:
     batches = _batches(options, prepared.training, prepared.tokenizer, options.alone)
     held_out = _batches(options, prepared.validation, prepared.tokenizer).in_order(options.validation_rows)
     words = Vocabulary.of(prepared.tokenizer, prepared.model.config.vocab_size)
@@ -90,61 +65,16 @@ def _train(
         batches,
         options.training_objective(),
         words,
-        settings(options, batches),
-        folder,
+        loop_settings(options, batches.rows_per_pass / batches.rows),
+        run.folder,
         evaluate=lambda predictor, autocast: test(predictor, autocast=autocast).loss,
     )
-    history = History(folder)
-    if resume and trainer.checkpoint.is_file():
-        trainer.resume()
-    if main:
-        history.truncate(trainer.progress.step)
-    trainer.listener = stack.enter_context(display(history)) if main else Silent()
-    progress = trainer.run()
-    if not main:
-        return None
-    return _finish(options, prepared, trainer, progress, held_out, words, history, folder, command)
-
-
-def settings(options: Options, batches: Batches) -> Settings:
-    """The numbers of the loop; without --steps, as many steps as the epochs take."""
-    steps = options.steps or max(1, round(options.epochs * batches.rows_per_pass / batches.rows))
-    if options.steps is None and options.minutes is not None:
-        steps = 1 << 40  # the clock alone decides
-    return Settings(
-        budget=Budget(steps, None if options.minutes is None else 60 * options.minutes),
-        peak=options.learning_rate,
-        warmup=options.warmup,
-        weight_decay=options.weight_decay,
-        clip=options.clip,
-        seed=options.seed,
-        precision=options.precision,
-        evaluate_every=options.evaluate_every,
-        checkpoint_every=options.checkpoint_every,
-        patience=options.patience,
-    )
+    progress, history = run.follow(trainer, display)
+    return _finish(options, prepared, trainer, progress, held_out, words, history, run) if run.main else None
 
 
 def _batches(options: Options, corpus: Corpus, tokenizer: Any, alone: float = 0.0) -> Batches:
     return Batches(corpus, options.length, options.rows, opener(tokenizer), separator(tokenizer), options.seed, alone)
-
-
-def _begin(options: Options, folder: Path, resume: bool, command: tuple[str, ...]) -> None:
-    """Writes the record of a new run; checks that a resumed one is the same."""
-    if not resume:
-        made = {"command": list(command), "options": options.as_json(), "versions": versions()}
-        return output.write_record(folder, {"status": "running", **made})
-    record = output.read_record(folder)
-    if record.get("status") == "finished":
-        raise RunError(f"the run in '{folder}' is finished; nothing to resume")
-    fixed = options.fixed()
-    if other := output.differences({k: v for k, v in record["options"].items() if k in fixed}, fixed):
-        raise RunError(f"the run in '{folder}' was started with other options: {', '.join(other)}; use the same ones")
-    return output.write_record(folder, {**record, "status": "running", "options": options.as_json()})
-
-
-def _mark(folder: Path, status: str, **more: Any) -> None:
-    output.write_record(folder, {**output.read_record(folder), "status": status, **more})
 
 
 def _finish(
@@ -155,10 +85,10 @@ def _finish(
     held_out: Batch,
     words: Vocabulary,
     history: History,
-    folder: Path,
-    command: tuple[str, ...],
+    run: Run,
 ) -> Result:
     """Takes the best weights, measures them in full precision, saves model, card and plot, removes the state."""
+    folder = run.folder
     if trainer.best.is_file():
         checkpoint.load(trainer.best, trainer.model)
     trainer.model.eval()
@@ -167,12 +97,12 @@ def _finish(
     result = Result(folder, progress, masked, single, signature(options, prepared, masked))
     _export(trainer.model, prepared.tokenizer, folder)
     write_plot(folder, history.points, folder.name)
-    text = card.write_card(_facts(options, prepared, result, command))
+    text = card.write_card(_facts(options, prepared, result, run.command))
     try:
         write_file(folder / "README.md", text.encode())
     except OSError as error:
         raise disk_error(folder / "README.md", error) from None
-    _mark(folder, "finished", step=progress.step, tokens=progress.tokens, metrics=metrics(options, result))
+    mark(folder, "finished", step=progress.step, tokens=progress.tokens, metrics=metrics(options, result))
     for state in (trainer.checkpoint, trainer.best):
         state.unlink(missing_ok=True)
     shutil.rmtree(folder / DATA, ignore_errors=True)
@@ -217,12 +147,6 @@ def signature(options: Options, prepared: Prepared, masked: Measurement) -> str:
         "version": version("maskropolis"),
     }
     return "maskropolis|" + "|".join(f"{key}:{value}" for key, value in parts.items())
-
-
-def versions() -> dict[str, str]:
-    return {"python": platform.python_version(), "maskropolis": version("maskropolis")} | {
-        package: version(package) for package in _PACKAGES
-    }
 
 
 def _facts(options: Options, prepared: Prepared, result: Result, command: tuple[str, ...]) -> card.Facts:

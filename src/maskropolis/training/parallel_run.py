@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,16 +15,12 @@ from transformers import AutoTokenizer
 from maskropolis import __version__
 from maskropolis.chains.files import write_file
 from maskropolis.decoders.quality import Quality, quality
-from maskropolis.errors import MaskropolisError, RunError
+from maskropolis.errors import RunError
 from maskropolis.models.quiet import quiet
 from maskropolis.training import checkpoint, output
 from maskropolis.training.checkpoint import disk_error
 from maskropolis.training.cmlm import CmlmTask
-from maskropolis.training.history import History
-from maskropolis.training.loop import Interrupted, Progress, Settings, Silent
-from maskropolis.training.memory import keep_freed_blocks
-from maskropolis.training.mlm import versions
-from maskropolis.training.optimisation import Budget
+from maskropolis.training.loop import Interrupted, Progress
 from maskropolis.training.parallel import Pairs, distilled, hold_out, read_pairs
 from maskropolis.training.parallel_batches import ParallelBatches, encode_pairs
 from maskropolis.training.parallel_card import ParallelFacts, write_parallel_card
@@ -33,6 +28,7 @@ from maskropolis.training.parallel_display import parallel_display
 from maskropolis.training.parallel_options import ParallelOptions
 from maskropolis.training.parallel_trainer import AVERAGED, Losses, ParallelTrainer
 from maskropolis.training.parallel_vocabulary import learn_joint
+from maskropolis.training.running import Run, loop_settings, mark, running, versions
 from maskropolis.training.seq2seq import Seq2SeqTask
 
 __all__ = ["Interrupted", "ParallelOptions", "ParallelResult", "train_parallel"]
@@ -90,20 +86,10 @@ def train_parallel(
     have had. All processes but the first return None. Raises `MaskropolisError`, and `Interrupted` after SIGINT or
     SIGTERM, its state saved.
     """
-    keep_freed_blocks()
-    team = PartialState(cpu=not torch.cuda.is_available())
-    with ExitStack() as stack:
-        if team.is_main_process:
-            stack.enter_context(output.claimed(folder, resume, overwrite))
-            _begin(options, folder, resume, command)
-        try:
-            with team.main_process_first():
-                data = _prepare(options, folder)
-            return _train(options, data, folder, resume, command, team.is_main_process, stack)
-        except (MaskropolisError, KeyboardInterrupt) as error:
-            if team.is_main_process:
-                _mark(folder, "interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
-            raise
+    with running(options, folder, resume, overwrite, command) as run:
+        with PartialState().main_process_first():
+            data = _prepare(options, folder)
+        return _train(options, data, run)
 
 
 def _prepare(options: ParallelOptions, folder: Path) -> _Data:
@@ -140,15 +126,7 @@ def _pairs(options: ParallelOptions) -> tuple[Pairs, Pairs]:
     return training, validation.at(range(count))
 
 
-def _train(
-    options: ParallelOptions,
-    data: _Data,
-    folder: Path,
-    resume: bool,
-    command: tuple[str, ...],
-    main: bool,
-    stack: ExitStack,
-) -> ParallelResult | None:
+def _train(options: ParallelOptions, data: _Data, run: Run) -> ParallelResult | None:
     task = make_task(options)
     network = task.network(data.tokenizer)
     encoded, left_out = encode_pairs(data.training, data.tokenizer, task.longest(network))
@@ -158,21 +136,16 @@ def _train(
     def validate() -> float:
         return _measure(task, network, data).bleu
 
+    numbers = loop_settings(options, batches.batches_per_pass)
     trainer = ParallelTrainer(
-        network, batches, task, settings(options, batches), folder, validate, None, options.average, options.compile
+        network, batches, task, numbers, run.folder, validate, None, options.average, options.compile
     )
-    history = History(folder)
-    if resume and trainer.checkpoint.is_file():
-        trainer.resume()
-    if main:
-        history.truncate(trainer.progress.step)
-    trainer.listener = stack.enter_context(parallel_display(history)) if main else Silent()
-    progress = trainer.run()
-    if not main:
+    progress, _ = run.follow(trainer, parallel_display)
+    if not run.main:
         return None
     note = f" {left_out} pairs were longer than {options.longest} tokens." if left_out else ""
     described = replace(data, description=data.description + note)
-    return _finish(options, task, described, trainer, progress, folder, command)
+    return _finish(options, task, described, trainer, progress, run)
 
 
 def _measure(task: Task, network: Any, data: _Data) -> Quality:
@@ -183,36 +156,17 @@ def _measure(task: Task, network: Any, data: _Data) -> Quality:
     return quality(found, data.validation.targets)
 
 
-def settings(options: ParallelOptions, batches: ParallelBatches) -> Settings:
-    """The numbers of the loop; without --steps, as many steps as the epochs take."""
-    steps = options.steps or max(1, round(options.epochs * batches.batches_per_pass))
-    if options.steps is None and options.minutes is not None:
-        steps = 1 << 40  # the clock alone decides
-    return Settings(
-        budget=Budget(steps, None if options.minutes is None else 60 * options.minutes),
-        peak=options.learning_rate,
-        warmup=options.warmup,
-        weight_decay=options.weight_decay,
-        clip=options.clip,
-        seed=options.seed,
-        precision=options.precision,
-        evaluate_every=options.evaluate_every,
-        checkpoint_every=options.checkpoint_every,
-        patience=options.patience,
-    )
-
-
 def _finish(
     options: ParallelOptions,
     task: Task,
     data: _Data,
     trainer: ParallelTrainer,
     progress: Progress,
-    folder: Path,
-    command: tuple[str, ...],
+    run: Run,
 ) -> ParallelResult:
     """Saves the average of the last states or the best single one, whichever is better on the held-out pairs."""
     network: Any = trainer.model
+    folder = run.folder
     averaged = trainer.average()
     measured = _measure(task, network, data) if averaged > 1 else None
     if trainer.best.is_file():
@@ -228,9 +182,9 @@ def _finish(
     found = measured or _measure(task, network, data)
     signature = f"maskropolis|model:{folder.name}|{task.signature()}|version:{__version__}|{found.signature}"
     result = ParallelResult(folder, progress, found, max(1, averaged), signature)
-    _export(network, data.tokenizer, folder, _facts(options, task, data, result, command))
+    _export(network, data.tokenizer, folder, _facts(options, task, data, result, run.command))
     metrics = {"bleu": found.bleu, "chrf": found.chrf}
-    _mark(folder, "finished", step=progress.step, tokens=progress.tokens, seconds=progress.seconds, metrics=metrics)
+    mark(folder, "finished", step=progress.step, tokens=progress.tokens, seconds=progress.seconds, metrics=metrics)
     for state in (trainer.checkpoint, trainer.best):
         state.unlink(missing_ok=True)
     shutil.rmtree(folder / AVERAGED, ignore_errors=True)
@@ -265,22 +219,3 @@ def _facts(
         metrics={"BLEU": result.quality.bleu, "chrF": result.quality.chrf, "states averaged": result.averaged},
         versions=versions(),
     )
-
-
-def _begin(options: ParallelOptions, folder: Path, resume: bool, command: tuple[str, ...]) -> None:
-    """Writes the record of a new run; checks that a resumed one is the same."""
-    if not resume:
-        made = {"command": list(command), "options": options.as_json(), "versions": versions()}
-        return output.write_record(folder, {"status": "running", **made})
-    record = output.read_record(folder)
-    if record.get("status") == "finished":
-        raise RunError(f"the run in '{folder}' is finished; nothing to resume")
-    fixed = options.fixed()
-    before = {key: value for key, value in record["options"].items() if key in fixed}
-    if other := output.differences(before, fixed):
-        raise RunError(f"the run in '{folder}' was started with other options: {', '.join(other)}; use the same ones")
-    return output.write_record(folder, {**record, "status": "running", "options": options.as_json()})
-
-
-def _mark(folder: Path, status: str, **more: Any) -> None:
-    output.write_record(folder, {**output.read_record(folder), "status": status, **more})
