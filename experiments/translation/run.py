@@ -2,11 +2,12 @@
 
     python experiments/translation/run.py train  --data DIR --work DIR --pair de-en --minutes 100
     python experiments/translation/run.py table main --data DIR --work DIR --pair de-en
+    python experiments/translation/run.py figure --data DIR --work DIR
     python experiments/translation/run.py all    --data DIR --work DIR
 
 DIR of --data holds `train|val|test_2016_flickr.lc.norm.tok.de|en|fr[.gz]`. --work keeps models, translations and the
-result of every system; results.json and the figure are written beside this file. The text is for research: models are
-trained and measured on it, and not published.
+result of every system; results.json, claims.json, results.md and the figure are written to --out, by default the folder
+of this file. The text is for research: models are trained and measured on it, and not published.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from typing import Any
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
+import common
+from comparisons import comparisons
 from paths import draw_paths
 from systems import BOTH, TABLES, System
+from tables_page import page
 
 from maskropolis.chains.hypotheses import Work
 from maskropolis.chains.rescoring import NBest, Scored, with_energies
@@ -35,7 +40,6 @@ from maskropolis.training.parallel_run import train_parallel
 from maskropolis.translation import Line, load_translator, make_decoding, signature, translate_lines
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results.json"
 TEST = "test_2016_flickr"
 NOTE = "Multi30k task 1: captions descend from Flickr30k, for research; the weights are not to be published."
 
@@ -46,6 +50,7 @@ def main() -> None:
     parser.add_argument("table", nargs="?", choices=list(TABLES), default="main")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--pair", choices=BOTH)
     parser.add_argument("--minutes", type=float, default=100, help="of training, for each model")
     parser.add_argument("--threads", type=int, default=2)
@@ -63,8 +68,8 @@ def main() -> None:
                 for system in TABLES[table]:
                     if pair in system.pairs:
                         measure(chosen, pair, system)
-    if chosen.step in ("figure", "all"):
-        draw_paths(chosen.work, HERE / "bleu_against_energy.html")
+    if chosen.step in ("table", "figure", "all"):
+        report(chosen)
 
 
 def file(chosen: argparse.Namespace, split: str, language: str) -> str:
@@ -103,10 +108,9 @@ def measure(chosen: argparse.Namespace, pair: str, system: System) -> None:
     kept = folder / f"{system.table}-{_plain(system.name)}.json"
     if not kept.is_file():
         result = run(chosen, pair, system)
-        kept.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    collect(chosen.work)
+        common.write_json(kept, result)
     result = json.loads(kept.read_text(encoding="utf-8"))
-    print(f"{pair}  {system.name}: BLEU {result['bleu']:.2f}, energy {result['energy_norm']:.2f}", flush=True)
+    print(f"{pair}  {system.name}: BLEU {result['bleu']:.2f}, chrF {result['chrf']:.2f}", flush=True)
 
 
 def run(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any]:
@@ -115,26 +119,48 @@ def run(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any]
     sources = [text for _, text in read_lines(file(chosen, TEST, source))][: system.sentences]
     references = [text for _, text in read_lines(file(chosen, TEST, target))][: system.sentences]
     kind = "cmlm" if system.beam is None else "seq2seq"
-    model: Any = load_translator(str(model_folder(chosen, pair, kind)), beam=system.beam or 1)
+    folder = model_folder(chosen, pair, kind)
+    model: Any = load_translator(str(folder), beam=system.beam or 1)
     decoding = make_decoding(**system.settings, seed=chosen.seed)
     lines = [Line(n, text, f"line {n}") for n, text in enumerate(sources, start=1)]
-    work, path = Work(), list[tuple[int, int, str, float]]()
+    work, portions, path = Work(), list[float | None](), list[tuple[int, int, str, float]]()
     watch = (lambda line, sweep, c: path.append((sweep, line.number, c.text, c.energy))) if system.path else None
+
+    def observe(some: Work) -> None:
+        work.add(some)
+        portions.append(some.acceptance)
+
     began = time.perf_counter()
-    found = [one.text for one in translate_lines(lines, model, decoding, observe=work.add, on_sweep=watch)]
+    found = [one.text for one in translate_lines(lines, model, decoding, observe=observe, on_sweep=watch)]
     seconds = time.perf_counter() - began
     made = {
-        **scores(found, references, signature(model, decoding)),
+        **scores(found, references, signature(model, decoding).replace(str(folder), folder.name)),
         **energies(chosen, pair, sources, found),
         "acceptance": work.acceptance,
+        "acceptance_by_portion": [rate for rate in portions if rate is not None],
         "rows_per_sentence": work.rows / len(sources) or None,
         "seconds_per_sentence": seconds / len(sources),
         "sentences": len(sources),
         "settings": system.settings or {"beam": system.beam},
+        "seed": chosen.seed,
+        "training": training(folder),
+        **common.circumstances(),
     }
     if path:
         made["path"] = over_sweeps(path, references)
+    texts_of(chosen.work, pair, system.table, system.name).write_text("\n".join(found) + "\n", encoding="utf-8")
     return {"pair": pair, "table": system.table, "system": system.name, **made}
+
+
+def training(folder: Path) -> dict[str, Any]:
+    """How much of what the model saw."""
+    record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    return {"tokens": record["tokens"], "steps": record["step"], "minutes": round(record["seconds"] / 60, 1)}
+
+
+def texts_of(work: Path, pair: str, table: str, name: str) -> Path:
+    """The file of a system's translations."""
+    return work / "results" / pair / f"{table}-{_plain(name)}.txt"
 
 
 def scores(found: list[str], references: list[str], made_by: str) -> dict[str, Any]:
@@ -147,18 +173,22 @@ def scores(found: list[str], references: list[str], made_by: str) -> dict[str, A
     }  # fmt: skip
 
 
-def energies(chosen: argparse.Namespace, pair: str, sources: list[str], found: list[str]) -> dict[str, float]:
-    """Mean energies of a system's translations under the conditional model, whatever found them."""
+def energies(chosen: argparse.Namespace, pair: str, sources: list[str], found: list[str]) -> dict[str, float | None]:
+    """Mean energies of translations under the conditional model, whatever found them; empty ones have none."""
     model: Any = load_translator(str(model_folder(chosen, pair, "cmlm")))
-    made: dict[str, float] = {}
+    made: dict[str, float | None] = {}
     lists = [NBest(n, s, [Scored(t)] if t else []) for n, (s, t) in enumerate(zip(sources, found, strict=True), 1)]
     for name, energy in ENERGIES.items():
         scored = [one.candidates[0] for one in with_energies(lists, model, energy) if one.candidates]
-        made[f"energy_{name}"] = statistics.fmean(c.energy for c in scored if c.energy is not None)
-        made[f"energy_{name}_per_token"] = statistics.fmean(
-            c.energy / c.tokens for c in scored if c.energy is not None and c.tokens
+        made[f"energy_{name}"] = _mean([c.energy for c in scored if c.energy is not None])
+        made[f"energy_{name}_per_token"] = _mean(
+            [c.energy / c.tokens for c in scored if c.energy is not None and c.tokens]
         )
     return made
+
+
+def _mean(values: list[float]) -> float | None:
+    return statistics.fmean(values) if values else None
 
 
 def over_sweeps(path: list[tuple[int, int, str, float]], references: list[str]) -> list[dict[str, float]]:
@@ -172,12 +202,28 @@ def over_sweeps(path: list[tuple[int, int, str, float]], references: list[str]) 
     return made
 
 
-def collect(work: Path) -> None:
-    """results.json from the results of all systems so far."""
-    entries = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(work.glob("results/*/*.json"))]
+def report(chosen: argparse.Namespace) -> None:
+    """results.json, claims.json, results.md and the figure from the results of all systems so far."""
+    entries = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(chosen.work.glob("results/*/*.json"))]
     order = {(s.table, s.name): i for i, s in enumerate(s for table in TABLES.values() for s in table)}
-    entries.sort(key=lambda e: (e["pair"], order.get((e["table"], e["system"]), 999)))
-    RESULTS.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    entries.sort(key=lambda e: (e["pair"], order.get((e["table"], e["system"]), len(order))))
+
+    def texts(entry: dict[str, Any]) -> list[str]:
+        return _lines(texts_of(chosen.work, entry["pair"], entry["table"], entry["system"]))
+
+    def references(pair: str) -> list[str]:
+        return [text for _, text in read_lines(file(chosen, TEST, pair.split("-")[1]))]
+
+    claims = comparisons(entries, texts, references)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    common.write_json(chosen.out / "results.json", entries)
+    common.write_json(chosen.out / "claims.json", claims)
+    (chosen.out / "results.md").write_text(page(entries, claims), encoding="utf-8")
+    draw_paths(entries, chosen.out / "bleu_against_energy.png")
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def _plain(name: str) -> str:

@@ -1,0 +1,96 @@
+"""results.md, from results.json and claims.json alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from systems import TABLES
+
+Entry = dict[str, Any]
+TITLES = {
+    "main": "Systems",
+    "blocks": "Block sizes",
+    "schedules": "Annealing schedules",
+    "lengths": "Length beams",
+    "choices": "How lengths are chosen",
+    "paths": "From a greedy fill, sweep by sweep",
+}
+COLUMNS = (
+    "system", "BLEU", "chrF", "BLEU, running text", "norm energy", "raw energy", "acceptance", "rows a sentence",
+    "s a sentence",
+)  # fmt: skip
+
+
+def page(entries: list[Entry], claims: list[Entry]) -> str:
+    """The page in Markdown."""
+    lines = ["# Translation on Multi30k", "", *_preamble(entries), "", "## Claims", "", *_claims(claims)]
+    for table in TABLES:
+        for pair in dict.fromkeys(entry["pair"] for entry in entries):
+            here = [entry for entry in entries if (entry["table"], entry["pair"]) == (table, pair)]
+            if here:
+                sentences = here[0]["sentences"]
+                lines += [
+                    "",
+                    f"## {TITLES[table]}, {pair}, {sentences:,} sentences",
+                    "",
+                    _line(COLUMNS),
+                    _rule(COLUMNS),
+                ]
+                lines += [_line(_row(entry)) for entry in here]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _preamble(entries: list[Entry]) -> list[str]:
+    lines = [
+        "test_2016_flickr. BLEU and chrF are sacrebleu's, lower-cased, on tokenised text as published systems report"
+        " them; `running text` is detokenised and split by 13a. Energies are means a token of a system's translations"
+        " under the conditional masked model, whatever made them. Rows and seconds include everything.",
+    ]
+    for entry in entries:
+        if entry["system"] == "Mask-Predict 10" and entry["table"] == "main":
+            trained = entry["training"]
+            lines += ["", f"{entry['pair']}: `{entry['signature']}`"]
+            lines += [f"The model saw {trained['tokens']:,} target tokens in {trained['minutes']:.0f} minutes."]
+    return lines
+
+
+def _claims(claims: list[Entry]) -> list[str]:
+    if not claims:
+        return ["No two systems to compare yet."]
+    head = ("claim", "pair", "systems", "measure", "value", "p", "found")
+    rows = [
+        _line(
+            (
+                one["claim"],
+                one["pair"],
+                one["first"] + (f", {one['second']}" if one["second"] else ""),
+                one["measure"],
+                f"{one['value']:.3g}",
+                f"{one['p']:.3g}",
+                one["verdict"],
+            )
+        )
+        for one in claims
+    ]
+    return [_line(head), _rule(head), *rows]
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    numbers = (entry["energy_norm_per_token"], entry["energy_raw_per_token"], entry["acceptance"])
+    return (
+        entry["system"],
+        f"{entry['bleu']:.2f}",
+        f"{entry['chrf']:.2f}",
+        f"{entry['bleu_detokenised']:.2f}",
+        *("–" if number is None else f"{number:.3f}" for number in numbers),
+        "–" if entry["rows_per_sentence"] is None else f"{entry['rows_per_sentence']:,.0f}",
+        f"{entry['seconds_per_sentence']:.3f}",
+    )
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def _rule(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(["---"] + ["---:"] * (len(cells) - 1)) + " |"

@@ -1,0 +1,132 @@
+"""The translation experiment end to end on tiny models, and the comparisons that its claims rest on."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from dataclasses import replace
+
+import cipher
+import pytest
+from scripts import command
+
+run = command("translation")
+
+from comparisons import comparisons, paired_bootstrap  # noqa: E402
+from systems import TABLES  # noqa: E402
+from tables_page import page  # noqa: E402
+
+from maskropolis.training.parallel_options import ParallelOptions  # noqa: E402
+from maskropolis.training.parallel_run import train_parallel  # noqa: E402
+
+SENTENCES = 6
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """Texts and two models of some steps, where the command would have put them."""
+    work = tmp_path_factory.mktemp("translation")
+    for split, count in (("train", 60), ("val", 8), (run.TEST, SENTENCES)):
+        for language, side in zip(("de", "en"), cipher.sentences(count, seed=count, vocabulary=20), strict=True):
+            (work / f"{split}.lc.norm.tok.{language}").write_text("\n".join(side) + "\n", encoding="utf-8")
+    for kind in ("cmlm", "seq2seq"):
+        options = ParallelOptions(
+            kind, str(work / "train.lc.norm.tok.de"), str(work / "train.lc.norm.tok.en"),
+            hold_out=5, steps=40, width=16,
+            heads=2, feed_forward=16, encoder_layers=1, decoder_layers=1, vocabulary_size=200, tokens=200, longest=24,
+        )  # fmt: skip
+        train_parallel(options, work / f"de-en-{kind}")
+    return work
+
+
+def call(monkeypatch, job, *arguments):
+    given = ["run.py", *arguments, "--data", str(job), "--work", str(job), "--out", str(job / "out"), "--threads", "1"]
+    monkeypatch.setattr(sys, "argv", [*given, "--pair", "de-en"])
+    run.main()
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """The systems with few sweeps."""
+    for table, sweeps in (("main", 1), ("paths", 3)):
+        few = [
+            replace(
+                system,
+                settings={**system.settings, "sweeps": sweeps} if "sweeps" in system.settings else system.settings,
+            )
+            for system in TABLES[table]
+        ]
+        monkeypatch.setitem(TABLES, table, few)
+
+
+def test_tables_claims_and_figure(job, monkeypatch, short):
+    for table in ("main", "paths"):
+        call(monkeypatch, job, "table", table)
+    entries = json.loads((job / "out" / "results.json").read_text())
+    wanted = [system for name in ("main", "paths") for system in TABLES[name]]
+    assert [entry["system"] for entry in entries] == [system.name for system in wanted]
+    for entry, system in zip(entries, wanted, strict=True):
+        assert entry["sentences"] == SENTENCES
+        assert entry["signature"].startswith("maskropolis|model:de-en-") and str(job) not in json.dumps(entry)
+        assert entry["versions"]["torch"] and entry["machine"]["cores"] and entry["training"]["steps"] == 40
+        assert (entry["acceptance"] is not None) == (system.settings.get("decoder") == "mh" or "Gibbs" in system.name)
+        texts = run.texts_of(job, "de-en", entry["table"], entry["system"]).read_text().splitlines()
+        assert len(texts) == SENTENCES
+    claims = json.loads((job / "out" / "claims.json").read_text())
+    assert {one["claim"] for one in claims} == {
+        "Metropolis–Hastings is above Mask-Predict", "Mask-Predict is above Gibbs", "raw is at least norm",
+        "raw accepts more often", "low energy goes with high BLEU",
+    }  # fmt: skip
+    assert (job / "out" / "results.md").read_text() == page(entries, claims)
+    assert (job / "out" / "bleu_against_energy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_measured_system_is_not_measured_again(job, monkeypatch, short):
+    call(monkeypatch, job, "table", "main")
+    monkeypatch.setattr(run, "run", lambda *given: pytest.fail("measured again"))
+    call(monkeypatch, job, "table", "main")
+
+
+def test_paired_bootstrap_tells_better_from_other():
+    draw = random.Random(0)
+    references = [" ".join(draw.choice("abcdefgh") for _ in range(12)) for _ in range(200)]
+
+    def spoilt(share):
+        return [" ".join("z" if draw.random() < share else w for w in line.split()) for line in references]
+
+    good, bad = spoilt(0.05), spoilt(0.2)
+    difference, p = paired_bootstrap(good, bad, references)
+    assert difference > 20 and p < 0.01
+    assert paired_bootstrap(bad, good, references)[0] == pytest.approx(-difference)
+    alike = [paired_bootstrap(spoilt(0.2), spoilt(0.2), references)[1] for _ in range(8)]
+    assert sum(p < 0.05 for p in alike) <= 3  # more in one of 2,700 seeds
+    assert paired_bootstrap(bad, bad, references) == (0.0, 1.0)
+
+
+def entry(system, **more):
+    return {"pair": "de-en", "table": "main", "system": system} | more
+
+
+def test_verdicts():
+    often = entry("MH raw from greedy", acceptance=0.5, acceptance_by_portion=[0.49, 0.5, 0.51])
+    seldom = entry("MH norm from greedy", acceptance=0.3, acceptance_by_portion=[0.29, 0.3, 0.31])
+    path = [{"sweep": n, "energy": 10.0 - n, "bleu": 20.0 + n} for n in range(9)]
+    rising = entry("MH norm from greedy", table="paths") | {"table": "paths", "path": path}
+    falling = rising | {"path": [point | {"bleu": 20.0 - point["sweep"]} for point in path]}
+
+    same = ["a b c d e"] * 3
+
+    def verdicts(*entries):
+        return [
+            one["verdict"]
+            for one in comparisons(list(entries), lambda entry: same, lambda pair: same)
+            if one["claim"] != "raw is at least norm"
+        ]
+
+    assert verdicts(often, seldom) == ["holds"]
+    swapped = [often | {"system": seldom["system"]}, seldom | {"system": often["system"]}]
+    assert verdicts(*swapped) == ["opposite"]
+    assert verdicts(rising, falling) == ["holds", "opposite"]
+    assert comparisons([rising], lambda e: same, lambda p: same)[0]["value"] == -1
+    assert verdicts(often | {"acceptance_by_portion": [0.5]}, seldom) == ["undecided"]
