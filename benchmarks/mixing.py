@@ -1,10 +1,14 @@
 """Effective samples of the energy, by kernel, at equal target: per 1,000 model rows and per second.
 
 Every kernel starts from the same chains and gets the same time; ESS (bulk, ArviZ) is over all chains, the first tenth
-thrown away. `plain` is the single-site kernel without shortcuts. The textbook's chain is the plain one, so its
-effective samples a second are those of the plain chain per step, at the textbook's measured time per step.
-On a machine that is busy otherwise, MASKROPOLIS_BENCH_CLOCK=cpu counts processor time on one thread instead;
-MASKROPOLIS_BENCH_SECONDS sets the time of each kernel.
+thrown away, its relative error by the jackknife over chains. Beside it stands the mean squared jump of the energy per
+second, Σ_s (E(x_{s+1}) − E(x_s))²: with one target, the larger it is, the smaller is the correlation of neighbours
+(Pasarica & Gelman 2010, Statistica Sinica 20, 343). It knows nothing of slow modes, and has far less noise.
+
+`plain` is the single-site kernel without shortcuts. The textbook's chain is the plain one, so its effective samples a
+second are those of the plain chain per step, at the textbook's measured time per step. On a machine that is busy
+otherwise, MASKROPOLIS_BENCH_CLOCK=cpu counts processor time on one thread instead; MASKROPOLIS_BENCH_SECONDS sets the
+time of each kernel.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import arviz
+import numpy as np
 import torch
 
 from benchmarks.harness import FOLDER, Goal, benchmark, machine
@@ -56,11 +61,18 @@ REACTION = "CC(=O)Cl.NCC>>CC(=O)NCC"
 
 @dataclass(frozen=True)
 class Mixing:
-    """What one kernel reached: effective samples per 1,000 rows and per second, and per step of all chains."""
+    """What one kernel reached, all chains together: effective samples of the energy per 1,000 rows, per second and per
+    step, with their relative standard error; squared jumps of the energy and tokens changed per second."""
 
     per_thousand_rows: float
     per_second: float
     per_step: float
+    relative_error: float
+    squared_jump_per_second: float
+    squared_jump_per_step: float
+    changed_per_second: float
+    acceptance: float
+    rows_per_step: float
 
 
 def reactions() -> HuggingFaceMaskedLM:
@@ -84,33 +96,38 @@ def _reactions(energy: str) -> tuple[HuggingFaceMaskedLM, Sequences]:
 
 @cache
 def measured(model: str, energy: str) -> tuple[dict[str, Mixing], float]:
-    """Every kernel on one model and energy, and the textbook's effective samples per second."""
+    """Every kernel on one model and energy, and the textbook's steps per second."""
+    network, start = {"english": _english, "reactions": _reactions}[model](energy)
+    return compared(f"{model} {energy}", network, start, energy, KERNELS)
+
+
+def compared(
+    name: str, network: HuggingFaceMaskedLM, start: Sequences, energy: str, kernels: tuple[str, ...]
+) -> tuple[dict[str, Mixing], float]:
+    """Every kernel from one start, kept in mixing.json under `name`, and the textbook's steps per second."""
     if CLOCK is time.process_time:
         torch.set_num_threads(1)
-    network, start = {"english": _english, "reactions": _reactions}[model](energy)
     found = {}
-    for specification in KERNELS:
+    for specification in kernels:
         found[specification] = one = mixing_of(network, start, specification, energy)
         print(
-            f"  {model}, {energy}: {specification}: {one.per_thousand_rows:.3g} ESS per 1,000 rows, "
-            f"{one.per_second:.3g} ESS per second",
+            f"  {name}: {specification}: {one.per_thousand_rows:.3g} ESS per 1,000 rows, {one.per_second:.3g} ESS per "
+            f"second ± {one.relative_error:.0%}, squared jump {one.squared_jump_per_second:.3g}",
             flush=True,
         )
     book = textbook_of(network, start, normalised=energy == "norm")
-    uniforms = Streams(3, range(CHAINS)).uniforms(0, 3)
-    step = min(seconds(lambda: book.step(uniforms)) for _ in range(3))
-    textbook = found[PLAIN].per_step / step
-    keep(f"{model} {energy}", found, textbook)
-    return found, textbook
+    uniforms = Streams(3, range(len(start))).uniforms(0, 3)
+    steps = 1 / min(seconds(lambda: book.step(uniforms)) for _ in range(3))
+    keep(name, found, steps)
+    return found, steps
 
 
 def keep(name: str, found: dict[str, Mixing], textbook: float) -> None:
     """Put the figures of every kernel into mixing.json and its table."""
     old = json.loads(BY_KERNEL.read_text(encoding="utf-8")) if BY_KERNEL.exists() else {}
-    kernels = {specification: _rounded(one) for specification, one in found.items()}
     new = {
-        "kernels": kernels,
-        "textbook_per_second": float(f"{textbook:.3g}"),
+        "kernels": {specification: _rounded(one) for specification, one in found.items()},
+        "textbook_steps_per_second": float(f"{textbook:.3g}"),
         "machine": machine(),
         "seconds": SECONDS,
     }
@@ -124,47 +141,90 @@ def _rounded(one: Mixing) -> dict[str, float]:
 
 
 def _table(name: str, results: dict[str, Any]) -> str:
-    """One model and energy: effective samples of the energy, and how many times those of the plain kernel."""
+    """One model and energy: effective samples and squared jumps, and how many times those of the plain kernel."""
     kernels = results["kernels"]
+    plain = kernels[PLAIN]
     lines = [
-        f"## {name}\n\nA textbook loop has {results['textbook_per_second']} effective samples a second.\n",
-        "| kernel | per 1,000 rows | per second | times the plain kernel's |\n| --- | ---: | ---: | ---: |",
+        f"## {name}\n\nA textbook loop, whose chain is the plain kernel's, makes "
+        f"{results['textbook_steps_per_second']} steps of all chains a second; {results['seconds']:g} s a kernel.\n",
+        "| kernel | ESS per 1,000 rows | ESS per second | times plain | squared jump per second | times plain "
+        "| acceptance | rows a step |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for kernel, one in sorted(kernels.items(), key=lambda pair: -pair[1]["per_second"]):
-        times = one["per_second"] / kernels[PLAIN]["per_second"]
-        lines.append(f"| `{kernel}` | {one['per_thousand_rows']} | {one['per_second']} | {times:.2f} |")
+    for kernel, one in sorted(kernels.items(), key=lambda pair: -pair[1]["squared_jump_per_second"]):
+        error = f"± {100 * one['relative_error']:.0f}%"
+        jump = one["squared_jump_per_second"]
+        cells = (
+            f"`{kernel}`", one["per_thousand_rows"], f"{one['per_second']} {error}",
+            f"{one['per_second'] / plain['per_second']:.2f}", jump, f"{jump / plain['squared_jump_per_second']:.2f}",
+            one["acceptance"], one["rows_per_step"],
+        )  # fmt: skip
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 
 def mixing_of(model: HuggingFaceMaskedLM, start: Sequences, specification: str, energy: str) -> Mixing:
     """Run one kernel for SECONDS."""
     kernel, streams = build_kernel(specification, ENERGIES[energy]), Streams(3, range(len(start)))
-    state, energies, rows, spent = kernel.init(model, start), [], 0, 0.0
+    state, energies, rows, changed, accepted, spent = kernel.init(model, start), [], 0, 0, 0.0, 0.0
+    first = state.energy
     while spent < SECONDS or len(energies) < 20:
         begin = CLOCK()
         state, info = kernel.step(model, state, 1.0, streams.uniforms(len(energies), kernel.uniforms_per_step))
         spent += CLOCK() - begin
-        rows += info.rows
+        rows, changed = rows + info.rows, changed + int(info.changed.sum())
+        accepted += float(info.accepted.double().mean())
         energies.append(state.energy)
-    kept = torch.stack(energies[len(energies) // 10 :], 1).numpy()
-    effective = float(arviz.ess(kept)) * len(energies) / kept.shape[1]
-    return Mixing(1000 * effective / max(1, rows), effective / spent, effective / len(energies))
+    steps = len(energies)
+    values = torch.stack(energies, 1)
+    jumps = float(torch.cat([first[:, None], values], 1).diff(dim=1).square().sum())
+    kept = values[:, steps // 10 :].numpy()
+    effective = float(arviz.ess(kept)) * steps / kept.shape[1]
+    return Mixing(
+        per_thousand_rows=1000 * effective / max(1, rows),
+        per_second=effective / spent,
+        per_step=effective / steps,
+        relative_error=_relative_error(kept),
+        squared_jump_per_second=jumps / spent,
+        squared_jump_per_step=jumps / steps,
+        changed_per_second=changed / spent,
+        acceptance=accepted / steps,
+        rows_per_step=rows / steps / len(start),
+    )
+
+
+def _relative_error(energies: np.ndarray) -> float:
+    """Of the effective samples of `energies` [C, S], by the jackknife over chains."""
+    chains = len(energies)
+    without = np.log([float(arviz.ess(np.delete(energies, c, axis=0))) for c in range(chains)])
+    return float(np.sqrt((chains - 1) * without.var()))
 
 
 def _register(model: str, energy: str) -> None:
     prefix = "mixing" if model == "english" else f"mixing.{model}"
 
-    def add(name: str, goal: float, figure: Callable[[dict[str, Mixing], float], float]) -> None:
-        @benchmark(f"{prefix}.{name}.{energy}", unit="times the effective samples a second", goal=Goal(goal))
+    def add(name: str, unit: str, goal: float, figure: Callable[[dict[str, Mixing], float], float]) -> None:
+        @benchmark(f"{prefix}.{name}.{energy}", unit=unit, goal=Goal(goal))
         def ratio() -> float:
             found, textbook = measured(model, energy)
             return figure(found, textbook)
 
-    def best(found: dict[str, Mixing]) -> float:
-        return max(one.per_second for one in found.values())
+    unit, jumps = "times the effective samples a second", "times the squared energy jump a second"
+    add("best_vs_single_site", unit, 3, lambda found, _: best(found, "per_second") / found[PLAIN].per_second)
+    add(
+        "best_vs_textbook", unit, 10,
+        lambda found, textbook: best(found, "per_second") / (found[PLAIN].per_step * textbook),
+    )  # fmt: skip
+    add("jump.best_vs_single_site", jumps, 3, lambda found, _: best_jump(found))
 
-    add("best_vs_single_site", 3, lambda found, _: best(found) / found[PLAIN].per_second)
-    add("best_vs_textbook", 10, lambda found, textbook: best(found) / textbook)
+
+def best(found: dict[str, Mixing], figure: str) -> float:
+    """The highest `figure` of all kernels."""
+    return max(float(getattr(one, figure)) for one in found.values())
+
+
+def best_jump(found: dict[str, Mixing]) -> float:
+    """Squared jumps a second of the kernel with most of them, in those of the plain one."""
+    return best(found, "squared_jump_per_second") / found[PLAIN].squared_jump_per_second
 
 
 for _model in ("english", "reactions"):

@@ -11,12 +11,6 @@ from figures import lookup, problem, quotes, unsourced
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "benchmarks/README.md", *(ROOT / "docs").glob("*.md")])
 
-WITHOUT_A_FILE = {
-    "docs/training.md": ["Measured on 2 cores of an AMD EPYC (Zen 4) without other wor"],
-    "docs/translation.md": ["shows where the time of a step goes. On the CPU two things m"],
-}
-"""Document -> how paragraphs begin whose figures were measured, but kept in no file. A debt: nothing is to be added."""
-
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_quoted_figures_are_those_of_the_files(document: Path) -> None:
@@ -24,7 +18,7 @@ def test_quoted_figures_are_those_of_the_files(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     wrong = [said for quote in quotes(text, name) if (said := problem(quote, ROOT))]
     assert not wrong, "\n".join(wrong)
-    assert unsourced(text) == WITHOUT_A_FILE.get(name, []), "name the result file in a comment behind each figure"
+    assert unsourced(text) == [], "name the result file in a comment behind each figure"
 
 
 def test_the_check_sees_what_is_wrong(tmp_path: Path) -> None:
