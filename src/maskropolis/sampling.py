@@ -25,6 +25,7 @@ from maskropolis.chains.running import steps as steps_of
 from maskropolis.chains.samples import Samples
 from maskropolis.chains.stopping import StopSignals
 from maskropolis.errors import InputError, RunError, unknown_name
+from maskropolis.kernels.base import remark
 from maskropolis.models import load
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.models.protocol import Budget
@@ -163,6 +164,7 @@ def run_prepared(
                 keep(step.records)
             if stop.received:
                 break
+        samples.totals.remark = remark(prepared.kernel, step.tick.state)
     samples.stopped_by = stop.received if samples.interrupted else None
     return samples
 

@@ -46,6 +46,16 @@ def test_prints_samples_and_signature(command) -> None:  # type: ignore[no-untyp
     assert err.splitlines()[-1].startswith("maskropolis|model:") and "accepted" in err
 
 
+def test_tempering_says_how_often_it_swaps(command, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """In memory and from a run folder alike, and after the run was gone on with."""
+    asked = ("sample", "--length", "4", "--kernel", "tempering:levels=3,adapt=4", *QUICK)
+    said = command(*asked)[2].splitlines()
+    assert said[-2].startswith("swaps between neighbouring temperatures: ") and "ladder 1, " in said[-2]
+    assert command(*asked, "--out", tmp_path / "run")[2].splitlines()[-2] == said[-2]
+    assert "swaps" in command("resume", tmp_path / "run", "--steps", "40")[2]
+    assert "swaps" not in command("sample", "--length", "4", *QUICK)[2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "specification"),
     [

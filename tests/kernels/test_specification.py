@@ -51,6 +51,7 @@ def test_kernels_inside_kernels_get_the_energy_and_the_settings_that_are_theirs(
         ("tempering:ladder=1/0.5", "rising"),
         ("tempering:levels=1", "at least two"),
         ("tempering:ladder=1/x", "1/1.5/2"),
+        ("tempering:adapt=-1", "expected 0 or more"),
         ("single-site:proposal=3", "malformed"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from maskropolis.kernels.single_site import SingleSite
@@ -42,16 +41,42 @@ def test_neighbours_swap_in_turn_and_the_rates_are_counted() -> None:
     assert len(rates) == 2 and all(0 < rate < 1 for rate in rates)
 
 
+UNEVEN = {"kernel": SingleSite(), "ladder": (1.0, 1.02, 1.05, 20.0)}
+
+
 def test_an_adapted_ladder_evens_out_the_swap_rates() -> None:
-    uneven = Tempering(NORM, kernel=SingleSite(), ladder=(1.0, 1.02, 1.05, 20.0))
-    _, state, _ = _run(uneven, 200)
-    before = uneven.swap_rates(state)
-    adapted = uneven.adapted(state)
-    assert adapted.factors[0] == 1 and np.isclose(adapted.factors[-1], 20) and adapted.kernel == uneven.kernel
-    _, state, _ = _run(adapted, 200)
-    after = adapted.swap_rates(state)
+    fixed = Tempering(NORM, **UNEVEN)
+    adapting = Tempering(NORM, **UNEVEN, adapt=400)
+    _, state, _ = _run(fixed, 800)
+    before = fixed.swap_rates(state)
+    _, state, _ = _run(adapting, 800)
+    after = adapting.swap_rates(state)
+    assert bool((state.memory["tried"] == 200).all()), "counted since the ladder was spaced last"
     assert max(after) - min(after) < (max(before) - min(before)) / 2
     assert min(after) > min(before)
+    ladder = state.memory["ladder"]
+    assert (
+        bool((ladder[:, 0] == 1).all()) and bool((ladder[:, -1] == 20).all()) and bool((ladder.diff(dim=1) > 0).all())
+    )
+    said = adapting.remark(state)
+    assert f"{after[1]:.0%}" in said and "ladder 1, " in said and said.endswith(", 20")
+
+
+def test_the_ladder_changes_while_it_adapts_and_never_again() -> None:
+    kernel = Tempering(NORM, **UNEVEN, adapt=40)
+    ladders = {steps: _run(kernel, steps, chains=3)[1].memory["ladder"] for steps in (9, 10, 20, 39, 40, 60)}
+    assert ladders[9].tolist() == [list(UNEVEN["ladder"])] * 3
+    assert not torch.equal(ladders[10], ladders[9]) and not torch.equal(ladders[20], ladders[10])
+    assert torch.equal(ladders[39], ladders[20]) and not torch.equal(ladders[40], ladders[39])
+    assert torch.equal(ladders[60], ladders[40])
+
+
+def test_a_chain_adapts_whatever_chains_run_beside_it() -> None:
+    kernel = Tempering(NORM, **UNEVEN, adapt=40)
+    _, few, _ = _run(kernel, 60, chains=2)
+    _, many, _ = _run(kernel, 60, chains=5)
+    assert torch.equal(few.memory["ladder"], many.memory["ladder"][:2])
+    assert torch.equal(few.sequences.tokens, many.sequences.tokens[:2])
 
 
 def test_rows_are_those_of_all_replicas() -> None:

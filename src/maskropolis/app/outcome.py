@@ -13,13 +13,18 @@ if TYPE_CHECKING:
 
 
 def report(result: Samples | Run) -> None:
-    """Warnings, acceptance and the signature on standard error. Exits with 128 + the signal that ended the run."""
+    """Warnings, acceptance, what the kernel remarks and the signature, on standard error.
+
+    Exits with 128 + the signal that ended the run.
+    """
     for notice in result.notices:
         typer.echo(f"warning: {notice}", err=True)
     if result.interrupted:
         count = f"{len(result)} sample{'' if len(result) == 1 else 's'}"
         typer.echo(f"interrupted after {result.steps} of {result.planned_steps} steps; kept {count}", err=True)
     typer.echo(f"accepted {result.acceptance_rate:.1%} of proposals, {result.rows} model rows", err=True)
+    if result.totals.remark:
+        typer.echo(result.totals.remark, err=True)
     typer.echo(result.signature, err=True)
     if result.stopped_by:
         raise typer.Exit(128 + result.stopped_by)

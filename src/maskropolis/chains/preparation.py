@@ -122,6 +122,12 @@ def _plan(config: SamplingConfig, kernel: Kernel, free: int) -> Plan:
         raise InputError(f"burn-in, thin and samples make {steps:.3g} steps; expected at most {MOST_STEPS:g} in all")
     if config.steps is not None and burn_in + thin > steps:
         burn_in, thin = max(0, steps - thin), min(thin, steps)
+    adapting = int(getattr(kernel, "adapt", 0))
+    if adapting > burn_in:
+        raise InputError(
+            f"the kernel adapts for {adapting} steps, but only {burn_in} are burn-in; expected all of them to be: "
+            "raise the burn-in or lower adapt"
+        )
     return Plan(steps, burn_in, thin, config.make_schedule(steps))
 
 

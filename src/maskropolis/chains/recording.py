@@ -14,6 +14,7 @@ from maskropolis.chains.recorder import Recorder
 from maskropolis.chains.running import steps
 from maskropolis.chains.stopping import StopSignals
 from maskropolis.errors import NumericalError, RunError
+from maskropolis.kernels.base import remark
 
 
 def run_recorded(prepared: Prepared, recorder: Recorder, progress: bool | None = None) -> None:
@@ -31,6 +32,7 @@ def run_recorded(prepared: Prepared, recorder: Recorder, progress: bool | None =
                 recorder.add(step)
                 display.show(last, recorder.totals.acceptance_rate)
                 if stop.received or recorder.due(last.step):
+                    recorder.totals.remark = remark(prepared.kernel, last.state)
                     recorder.commit(last.state, last.chains, prepared.model.budget)
                 if stop.received:
                     break

@@ -15,6 +15,7 @@ class Totals:
         rows: model rows evaluated. samples: states kept.
         accepted, decisions: proposals accepted, and made. seconds: wall time of the steps.
         notices: what went wrong with single chains, and what was done about it.
+        remark: what the kernel has to say at the end, say of its swaps.
     """
 
     rows: int = 0
@@ -23,6 +24,7 @@ class Totals:
     decisions: int = 0
     seconds: float = 0.0
     notices: list[str] = field(default_factory=list)
+    remark: str = ""
 
     @property
     def acceptance_rate(self) -> float:

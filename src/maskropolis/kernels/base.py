@@ -120,6 +120,11 @@ class Kernel(Protocol):
     def signature(self) -> str: ...
 
 
+def remark(kernel: Kernel, state: State) -> str:
+    """What a kernel has to say of the steps that led to `state`, if it has a method for that; else empty."""
+    return str(kernel.remark(state)) if hasattr(kernel, "remark") else ""
+
+
 KERNELS: dict[str, type[Any]] = {}
 """Every kernel by name; filled by `register` when `maskropolis.kernels` is imported."""
 

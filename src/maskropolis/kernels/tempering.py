@@ -4,8 +4,9 @@
     levels ℓ and ℓ+1 swap with min(1, exp((1/τ_ℓ − 1/τ_{ℓ+1}) (E_ℓ − E_{ℓ+1})))
     for ℓ even on even steps, ℓ odd on odd ones
 
-This leaves Π_ℓ π_{τ_ℓ} invariant, and the replica at level 0 is the chain. Geyer (1991); non-reversible even–odd swaps
-and the spacing of the ladder: Syed, Bouchard-Côté, Deligiannidis & Doucet (2022), J. R. Stat. Soc. B 84, 321.
+This leaves Π_ℓ π_{τ_ℓ} invariant, and the replica at level 0 is the chain. While the ladder is spaced anew (`adapt`)
+the kernel changes, so those steps must be burn-in. Geyer (1991); non-reversible even–odd swaps and the spacing of
+the ladder: Syed, Bouchard-Côté, Deligiannidis & Doucet (2022), J. R. Stat. Soc. B 84, 321.
 """
 
 from __future__ import annotations
@@ -32,8 +33,12 @@ from maskropolis.targets.energy import NORM, Energy, Evaluation
 class Tempering:
     """L times the cost of `kernel`. The ladder is geometric, `levels` temperatures from τ to τ · `hottest`, or given.
 
-    State: `inner` holds the C·L replicas, `memory["level"]` [C, L] the level of each, `memory["tried"]` and
-    `memory["swapped"]` [C, L−1] count swaps between neighbouring levels. What the state shows is level 0.
+    `adapt`: in so many first steps, after a quarter, half and all of them, each chain's ladder is spaced between its
+    ends for equal rates of its swaps.
+
+    State: `inner` holds the C·L replicas, `memory["level"]` [C, L] the level of each, `memory["ladder"]` [C, L] τ_ℓ / τ
+    of each level, `memory["tried"]` and `memory["swapped"]` [C, L−1] count swaps between neighbouring levels since it
+    was spaced last. What the state shows is level 0.
     """
 
     variants: ClassVar[tuple[str, ...]] = ("tempering:hottest=3",)
@@ -42,6 +47,7 @@ class Tempering:
     levels: int = 2
     hottest: float = 1.5
     ladder: tuple[float, ...] = ()
+    adapt: int = 0
 
     def __post_init__(self) -> None:
         if not self.kernel.exact or hasattr(self.kernel, "enumerate"):
@@ -51,11 +57,13 @@ class Tempering:
         given = self.ladder or tuple(float(f) for f in np.geomspace(1.0, self.hottest, max(1, self.levels)))
         if len(given) < 2 or given[0] != 1 or not all(a < b < np.inf for a, b in pairwise(given)):
             raise InputError(f"a ladder needs at least two rising factors from 1 on; got {given}")
+        if self.adapt < 0:
+            raise InputError(f"the ladder cannot be spaced anew for {self.adapt} steps; expected 0 or more")
         object.__setattr__(self, "kernel", replace(self.kernel, energy=self.energy))
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """τ_ℓ / τ of each level."""
+        """τ_ℓ / τ of each level at the start."""
         return self.ladder or tuple(float(f) for f in np.geomspace(1.0, self.hottest, self.levels))
 
     @property
@@ -75,10 +83,13 @@ class Tempering:
         count, device = len(self.factors), inner.sequences.device
         chains = len(inner.sequences) // count
         swaps = torch.zeros(chains, count - 1, dtype=torch.float64, device=device)
-        level = torch.arange(count, device=device).repeat(chains, 1)
-        return _shown(
-            State(inner.sequences, None, inner.step, {"level": level, "tried": swaps, "swapped": swaps}, inner)
-        )
+        memory = {
+            "level": torch.arange(count, device=device).repeat(chains, 1),
+            "ladder": torch.tensor(self.factors, dtype=torch.float64, device=device).repeat(chains, 1),
+            "tried": swaps,
+            "swapped": swaps,
+        }
+        return _shown(State(inner.sequences, None, inner.step, memory, inner))
 
     def enumerate(self, model: MaskedLM, states: Sequences, temperature: float) -> tuple[State, Tensor]:
         """Every placement of `states` [S, T] on the levels by every assignment of replicas: S^L · L! states, and
@@ -98,8 +109,9 @@ class Tempering:
         assert state.inner is not None
         level = state.memory["level"]
         chains, count = level.shape
-        factors = torch.tensor(self.factors, dtype=torch.float64, device=uniforms.device)
-        tau = factors[level] * (temperature[:, None] if isinstance(temperature, Tensor) else temperature)
+        tau = state.memory["ladder"].gather(1, level) * (
+            temperature[:, None] if isinstance(temperature, Tensor) else temperature
+        )
         own = uniforms[:, : count * self.kernel.uniforms_per_step].reshape(chains * count, -1)
         try:
             inner, info = self.kernel.step(model, replace(state.inner, step=state.step), tau.flatten(), own)
@@ -108,26 +120,23 @@ class Tempering:
         cold = torch.arange(chains, device=level.device) * count + level.argmin(1)
         swaps = uniforms[:, count * self.kernel.uniforms_per_step :]
         memory = _swapped(state, inner.energy.view(chains, count), tau, swaps)
+        if state.step + 1 in {self.adapt // 4, self.adapt // 2, self.adapt}:
+            memory = _spaced_anew(memory)
         moved = _shown(State(state.sequences, None, state.step + 1, memory, inner))
         changed = state.sequences.changes(moved.sequences)
         return moved, Info(info.accepted[cold], info.log_ratio[cold], info.positions[cold], changed, info.rows)
 
     def swap_rates(self, state: State) -> list[float]:
-        """Share of accepted swaps between levels ℓ and ℓ+1 since the start, all chains together; NaN before any."""
+        """Share of accepted swaps between levels ℓ and ℓ+1 since the ladder was spaced last, all chains together; NaN
+        before any."""
         tried, swapped = state.memory["tried"].sum(0), state.memory["swapped"].sum(0)
         return [float(rate) for rate in swapped / tried]
 
-    def adapted(self, state: State) -> Tempering:
-        """The same kernel with a ladder spaced for equal swap rates, from the rates so far; for burn-in only.
-
-        Temperatures are moved along the cumulated rejection rates, interpolated in log τ. Start anew from it with
-        `assemble(state.inner)` or `init`: a kernel that changes while it samples has no fixed target.
-        """
-        rates = np.nan_to_num(np.array(self.swap_rates(state)), nan=0.5)
-        barrier = np.concatenate([[0.0], np.cumsum(1 - rates + 1e-3)])
-        even = np.linspace(0.0, barrier[-1], len(barrier))
-        ladder = np.exp(np.interp(even, barrier, np.log(self.factors)))
-        return replace(self, ladder=(1.0, *(float(f) for f in ladder[1:])))
+    def remark(self, state: State) -> str:
+        """Swap rates and ladder in words; the ladder is the geometric mean of the chains'."""
+        rates = ", ".join(f"{rate:.0%}" for rate in self.swap_rates(state))
+        ladder = ", ".join(f"{factor:.3g}" for factor in state.memory["ladder"].log().mean(0).exp().tolist())
+        return f"swaps between neighbouring temperatures: {rates}; ladder {ladder}"
 
     def signature(self) -> str:
         return describe(self)
@@ -146,6 +155,19 @@ def _swapped(state: State, energy: Tensor, tau: Tensor, uniforms: Tensor) -> dic
         tried[:, low] += 1
         swapped[:, low] += yes.double()
     return {**state.memory, "level": replica.argsort(1), "tried": tried, "swapped": swapped}
+
+
+def _spaced_anew(memory: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Each chain's ladder moved along its cumulated rejection rates, interpolated in log τ; counting begins anew."""
+    ladder = memory["ladder"].clone()
+    rejected = 1 - (memory["swapped"] + 0.5) / (memory["tried"] + 1)  # half a swap in one more try: no rate is 0 or 1
+    for chain, rates in enumerate(rejected.cpu().numpy()):
+        barrier = np.concatenate([[0.0], np.cumsum(rates)])
+        even = np.linspace(0.0, barrier[-1], len(barrier))[1:-1]
+        between = np.exp(np.interp(even, barrier, np.log(ladder[chain].cpu().numpy())))
+        ladder[chain, 1:-1] = torch.as_tensor(between, device=ladder.device)
+    none = torch.zeros_like(memory["tried"])
+    return {**memory, "ladder": ladder, "tried": none, "swapped": none}
 
 
 def _shown(state: State) -> State:
