@@ -21,14 +21,11 @@ CHAINS = 8
 KERNELS = (
     PLAIN,
     "single-site",
+    "staged:kernel=single-site,terms=3",
     "path:k=2",
-    "path:k=4",
-    "path:k=8",
     "staged",
+    "path:k=4",
     "staged:kernel=path(k=4)",
-    "staged:kernel=path(k=8)",
-    "block:k=4",
-    "informed",
 )
 
 
