@@ -42,7 +42,7 @@ def evaluate_bounded(
     """`energy.evaluate`, but chains leave as soon as `stop` says so; their energy is then the running sum.
 
     `priority` [C, T]: positions of large priority are evaluated first. In every round each chain that is left gives so
-    many of its next positions that a forward pass stays full while chains drop out.
+    many of its next positions that forward passes stay well filled while chains drop out.
     """
     masked, _ = divided(energy)
     return finish(model, energy, sequences, Tally(masked, sequences, keep, known), priority, stop)
@@ -84,8 +84,8 @@ def _undecided(live: Tensor, counts: Tensor, tally: Tally, offset: Tensor, stop:
 
 
 def _round(model: MaskedLM, sequences: Sequences) -> int:
-    """Rows in one round: half of what a forward pass may hold. Smaller rounds decide sooner, but the rows that they save
-    are fewer than what a row costs more in them (10 and 30 tokens, 16 and 8 chains)."""
+    """Rows in one round: half of what a forward pass may hold. Smaller rounds decide sooner, and lose more than that by
+    what a row costs in them."""
     return max(1, model.budget.tokens // (2 * max(1, sequences.width)))
 
 
