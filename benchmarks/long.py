@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from benchmarks.harness import Goal, benchmark
-from benchmarks.mixing import Mixing, best, best_jump, compared
+from benchmarks.mixing import Mixing, best_jump, compared, lead, shortcuts
 from benchmarks.models import bundled
 from benchmarks.work import PLAIN, burnt_in
 
@@ -21,11 +21,11 @@ CHAINS = 8
 KERNELS = (
     PLAIN,
     "single-site",
-    "staged:kernel=single-site,terms=3",
-    "path:k=2",
     "staged",
+    "path:k=2",
+    "staged:kernel=path(k=2),terms=4",
     "path:k=4",
-    "staged:kernel=path(k=4)",
+    "staged:kernel=path(k=4),terms=4",
 )
 
 
@@ -46,7 +46,11 @@ def _register(energy: str) -> None:
     @benchmark(f"mixing.long.jump.best_vs_textbook.{energy}", unit=unit, goal=Goal(10))
     def vs_textbook() -> float:
         found, textbook = measured(energy)
-        return best(found, "squared_jump_per_second") / (found[PLAIN].squared_jump_per_step * textbook)
+        return best_jump(found) * lead(found, textbook)
+
+    @benchmark(f"mixing.long.shortcuts.{energy}", unit="times the steps a second, same chain", goal=Goal(1))
+    def same_chain() -> float:
+        return shortcuts(measured(energy)[0])
 
 
 for _energy in ("norm", "raw"):

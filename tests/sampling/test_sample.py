@@ -27,7 +27,13 @@ def test_samples(tiny_bert: Any) -> None:
     frame = samples.to_pandas()
     assert list(frame.columns) == ["chain", "step", "text", "token_ids", "energy", "temperature", "accepted"]
     assert samples.trace().num_rows == 40
-    for part in ("model:tiny-bert@", "energy:norm", "kernel:single-site[exact]", "temperature:1", "seed:0", "version:"):
+    for part in (
+        "model:tiny-bert@",
+        "energy:norm",
+        "kernel:staged(kernel=single-site)[exact]",
+        "temperature:1",
+        "seed:0",
+    ):
         assert part in samples.signature
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from maskropolis.errors import InputError
 from maskropolis.kernels.base import Info, Proposal, State, chains_named, describe, register, taken
-from maskropolis.kernels.path import Path
+from maskropolis.kernels.single_site import SingleSite
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.randomness import accept, hopeless
 from maskropolis.sequences import Sequences
@@ -41,13 +41,13 @@ class Staged:
 
     variants: ClassVar[tuple[str, ...]] = (
         "staged:terms=1",
-        "staged:kernel=single-site,terms=1",
+        "staged:kernel=path(k=2),terms=1",
         "staged:kernel=block,terms=0",
         "staged:kernel=path(k=9),terms=1",
     )
     energy: Energy = NORM
-    kernel: Any = field(default_factory=lambda: Path(k=2))
-    terms: int = 4
+    kernel: Any = field(default_factory=SingleSite)
+    terms: int = 3
     early_rejection: bool = True
 
     def __post_init__(self) -> None:
