@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from benchmarks.harness import Goal, benchmark
-from benchmarks.mixing import Mixing, best_jump, compared, lead, shortcuts
+from benchmarks.mixing import Mixing, best_jump, compared, lead, shortcuts, staged
 from benchmarks.models import bundled
 from benchmarks.work import PLAIN, burnt_in
 
@@ -33,7 +33,7 @@ KERNELS = (
 def measured(energy: str) -> tuple[dict[str, Mixing], float]:
     """Every kernel, and the textbook's steps per second."""
     model = bundled()
-    return compared(f"english, 30 tokens, {energy}", model, burnt_in(model, energy, SENTENCE, CHAINS), energy, KERNELS)
+    return compared(f"english-30-{energy}", model, burnt_in(model, energy, SENTENCE, CHAINS), energy, KERNELS)
 
 
 def _register(energy: str) -> None:
@@ -51,6 +51,10 @@ def _register(energy: str) -> None:
     @benchmark(f"mixing.long.shortcuts.{energy}", unit="times the steps a second, same chain", goal=Goal(1))
     def same_chain() -> float:
         return shortcuts(measured(energy)[0])
+
+    @benchmark(f"mixing.long.staged.{energy}", unit="times the steps a second, same proposals", goal=Goal(1))
+    def same_proposals() -> float:
+        return staged(measured(energy)[0])
 
 
 for _energy in ("norm", "raw"):
