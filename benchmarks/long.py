@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from benchmarks.harness import Goal, benchmark
-from benchmarks.mixing import Mixing, best_jump, compared, lead, shortcuts, staged
+from benchmarks.mixing import Figures, compared, register
 from benchmarks.models import bundled
 from benchmarks.work import PLAIN, burnt_in
 
@@ -30,32 +29,11 @@ KERNELS = (
 
 
 @cache
-def measured(energy: str) -> tuple[dict[str, Mixing], float]:
-    """Every kernel, and the textbook's steps per second."""
+def measured(energy: str) -> Figures:
+    """Every kernel, and the ratios of equal steps."""
     model = bundled()
     return compared(f"english-30-{energy}", model, burnt_in(model, energy, SENTENCE, CHAINS), energy, KERNELS)
 
 
-def _register(energy: str) -> None:
-    unit = "times the squared energy jump a second"
-
-    @benchmark(f"mixing.long.jump.best_vs_single_site.{energy}", unit=unit, goal=Goal(3))
-    def vs_single_site() -> float:
-        return best_jump(measured(energy)[0])
-
-    @benchmark(f"mixing.long.jump.best_vs_textbook.{energy}", unit=unit, goal=Goal(10))
-    def vs_textbook() -> float:
-        found, textbook = measured(energy)
-        return best_jump(found) * lead(found, textbook)
-
-    @benchmark(f"mixing.long.shortcuts.{energy}", unit="times the steps a second, same chain", goal=Goal(1))
-    def same_chain() -> float:
-        return shortcuts(measured(energy)[0])
-
-    @benchmark(f"mixing.long.staged.{energy}", unit="times the steps a second, same proposals", goal=Goal(1))
-    def same_proposals() -> float:
-        return staged(measured(energy)[0])
-
-
 for _energy in ("norm", "raw"):
-    _register(_energy)
+    register("mixing.long", _energy, measured)

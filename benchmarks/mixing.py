@@ -1,15 +1,17 @@
-"""Effective samples of the energy, by kernel, at equal target: per 1,000 model rows and per second.
+"""How fast chains move, by kernel, at equal target: effective samples and squared jumps of the energy.
 
-Every kernel starts from the same chains and gets the same time; ESS (bulk, ArviZ) is over all chains, the first tenth
-thrown away, its relative error by the jackknife over chains. Beside it stands the mean squared jump of the energy per
-second, Σ_s (E(x_{s+1}) − E(x_s))²: with one target, the larger it is, the smaller is the correlation of neighbours
-(Pasarica & Gelman 2010, Statistica Sinica 20, 343). It knows nothing of slow modes, and has far less noise.
+Every kernel starts from the same chains and gets the same time. ESS (bulk, ArviZ) is over all chains, the first tenth
+thrown away, its relative error by the jackknife over chains. An ESS below `FLOOR` times the chains says nothing (chains
+that never move have about one each), and is not shown. Beside it stands the mean squared jump of the energy,
+Σ_s (E(x_{s+1}) − E(x_s))²: with one target, the larger it is, the smaller is the correlation of neighbours (Pasarica &
+Gelman 2010, Statistica Sinica 20, 343). It knows nothing of slow modes, and has far less noise.
 
-`plain` is the single-site kernel without shortcuts. `single-site` and the textbook make the plain kernel's chain, so
-they are compared by their steps per second alone, and "times plain" divides by the squared jumps of that chain. Of the
-other kernels, `best` passes over those whose error is a third or more: a chain that hardly moves has an ESS that means
-nothing. On a machine that is busy otherwise, MASKROPOLIS_BENCH_CLOCK=cpu counts processor time on one thread instead;
-MASKROPOLIS_BENCH_SECONDS sets the time of each kernel.
+`plain` is the single-site kernel without shortcuts. `single-site` makes the same chain, and so does the textbook loop:
+`shortcuts` and `vs_textbook` are ratios of the time of equal steps. For all others the jumps a second are divided by
+those of the plain kernel, which are known best per step from `single-site`, the longer run of that chain.
+
+On a machine that is busy otherwise, MASKROPOLIS_BENCH_CLOCK=cpu counts processor time on one thread instead;
+MASKROPOLIS_BENCH_SECONDS sets the time of each kernel: ESS needs some ten minutes of it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +59,9 @@ KERNELS = (
     "discrete-langevin:top_k=50",
     "tempering:kernel=informed",
 )
-TRUSTED = 1 / 3
-"""Of relative errors; above, a figure is shown and not used."""
+TRUSTED, FLOOR = 1 / 3, 5
+"""A relative error above which a figure is shown and not used; effective samples a chain below which none is shown."""
+STEPS = 40  # of the same chain, made by the plain kernel and with shortcuts
 REACTION = "CC(=O)Cl.NCC>>CC(=O)NCC"
 
 
@@ -100,16 +103,16 @@ def _reactions(energy: str) -> tuple[HuggingFaceMaskedLM, Sequences]:
 
 
 @cache
-def measured(model: str, energy: str) -> tuple[dict[str, Mixing], float]:
-    """Every kernel on one model and energy, and the textbook's steps per second."""
+def measured(model: str, energy: str) -> tuple[dict[str, Mixing], dict[str, float]]:
+    """Every kernel on one model and energy, and the ratios of equal steps."""
     network, start = {"english": _english, "reactions": _reactions}[model](energy)
     return compared(f"{model}-{energy}", network, start, energy, KERNELS)
 
 
 def compared(
     name: str, network: HuggingFaceMaskedLM, start: Sequences, energy: str, kernels: tuple[str, ...]
-) -> tuple[dict[str, Mixing], float]:
-    """Every kernel from one start, kept in mixing.json under `name`, and the textbook's steps per second."""
+) -> tuple[dict[str, Mixing], dict[str, float]]:
+    """Every kernel from one start, kept in mixing.json under `name`, and the ratios of equal steps."""
     if CLOCK is time.process_time:
         torch.set_num_threads(1)
     found = {}
@@ -121,21 +124,42 @@ def compared(
             f"± {one.squared_jump_relative_error:.0%}",
             flush=True,
         )
-    book = textbook_of(network, start, normalised=energy == "norm")
-    uniforms = Streams(3, range(len(start))).uniforms(0, 3)
-    steps = 1 / min(seconds(lambda: book.step(uniforms)) for _ in range(3))
-    keep(name, found, steps)
-    return found, steps
+    plain, short, book = same_chain(network, start, energy)
+    ratios = {"shortcuts": plain / short, "textbook": book / plain}
+    keep(name, found, ratios, len(start))
+    return found, ratios
 
 
-def keep(name: str, found: dict[str, Mixing], textbook: float) -> None:
+def same_chain(network: HuggingFaceMaskedLM, start: Sequences, energy: str) -> tuple[float, float, float]:
+    """Seconds a step of the plain kernel, of single-site and of the textbook: one chain, as is checked.
+
+    The textbook's work is the same at every step, so a few are enough.
+    """
+    streams, states, took = Streams(3, range(len(start))), [], []
+    for specification in (PLAIN, "single-site"):
+        kernel = build_kernel(specification, ENERGIES[energy])
+        state, spent = kernel.init(network, start), 0.0
+        for step in range(STEPS):
+            begin = CLOCK()
+            state, _ = kernel.step(network, state, 1.0, streams.uniforms(step, kernel.uniforms_per_step))
+            spent += CLOCK() - begin
+        states.append(state.sequences.tokens)
+        took.append(spent / STEPS)
+    if not torch.equal(*states):
+        raise AssertionError("the plain kernel and single-site made different chains")
+    book, uniforms = textbook_of(network, start, normalised=energy == "norm"), streams.uniforms(0, 3)
+    return took[0], took[1], min(seconds(lambda: book.step(uniforms)) for _ in range(3))
+
+
+def keep(name: str, found: dict[str, Mixing], ratios: dict[str, float], chains: int) -> None:
     """Put the figures of every kernel into mixing.json and its table."""
     old = json.loads(BY_KERNEL.read_text(encoding="utf-8")) if BY_KERNEL.exists() else {}
     new = {
         "kernels": {specification: _rounded(one) for specification, one in found.items()},
-        "textbook_steps_per_second": float(f"{textbook:.3g}"),
+        "equal_steps": {name: float(f"{value:.3g}") for name, value in ratios.items()},
         "machine": machine(),
         "seconds": SECONDS,
+        "chains": chains,
     }
     results = old | {name: new}
     BY_KERNEL.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -148,25 +172,30 @@ def _rounded(one: Mixing) -> dict[str, float]:
 
 def _table(name: str, results: dict[str, Any]) -> str:
     """One model and energy: effective samples and squared jumps, and how many times those of the plain kernel."""
-    kernels = results["kernels"]
-    plain = kernels[PLAIN]
-    plain_jump = kernels["single-site"]["squared_jump_per_step"] * plain["steps_per_second"]
+    kernels, equal = results["kernels"], results["equal_steps"]
+    plain = kernels["single-site"]["squared_jump_per_step"] * kernels[PLAIN]["steps_per_second"]
     lines = [
-        f"## {name}\n\nA textbook loop, whose chain is the plain kernel's, makes "
-        f"{results['textbook_steps_per_second']} steps of all chains a second; {results['seconds']:g} s a kernel.\n",
-        "| kernel | ESS per 1,000 rows | ESS per second | times plain | squared jump per second | times plain "
-        "| acceptance | rows a step | steps a second |\n| --- |" + 8 * " ---: |",
+        f"## {name}\n\nIn the time of a step of a textbook loop the plain kernel makes {equal['textbook']} of the same "
+        f"chain, and single-site {equal['shortcuts']} in that of a plain one. {results['seconds']:g} s a kernel.\n",
+        "| kernel | ESS per second | squared jump of E per second | times plain | per 1,000 rows | acceptance "
+        "| rows a step | steps a second |\n| --- |" + 7 * " ---: |",
     ]
     for kernel, one in sorted(kernels.items(), key=lambda pair: -pair[1]["squared_jump_per_second"]):
-        jump = one["squared_jump_per_second"]
+        jump, rows = one["squared_jump_per_second"], one["rows_per_step"] * results["chains"]
         cells = (
-            f"`{kernel}`", one["per_thousand_rows"], f"{one['per_second']} ± {one['relative_error']:.0%}",
-            f"{one['per_second'] / plain['per_second']:.2f}", f"{jump} ± {one['squared_jump_relative_error']:.0%}",
-            f"{jump / plain_jump:.2f}", one["acceptance"], one["rows_per_step"],
-            one["steps_per_second"],
+            f"`{kernel}`", effective(one, results), f"{jump} ± {one['squared_jump_relative_error']:.0%}",
+            f"{jump / plain:.2f}", f"{1000 * one['squared_jump_per_step'] / rows:.3g}", one["acceptance"],
+            one["rows_per_step"], one["steps_per_second"] or "–",
         )  # fmt: skip
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
+
+
+def effective(one: dict[str, float], results: dict[str, Any]) -> str:
+    """Effective samples a second, or a dash where they are too few to say anything."""
+    if one["per_second"] * results["seconds"] < FLOOR * results["chains"]:
+        return "–"
+    return f"{one['per_second']} ± {one['relative_error']:.0%}"
 
 
 def mixing_of(model: HuggingFaceMaskedLM, start: Sequences, specification: str, energy: str) -> Mixing:
@@ -210,57 +239,31 @@ def _relative_error(energies: np.ndarray) -> float:
     return float(np.sqrt((chains - 1) * without.var()))
 
 
-def _register(model: str, energy: str) -> None:
-    prefix = "mixing" if model == "english" else f"mixing.{model}"
+Figures = tuple[dict[str, Mixing], dict[str, float]]
 
-    def add(name: str, unit: str, goal: float, figure: Callable[[dict[str, Mixing], float], float]) -> None:
+
+def register(prefix: str, energy: str, measure: Callable[[str], Figures]) -> None:
+    """The four figures of one model and energy; `measure` is asked once and remembers."""
+
+    def add(name: str, unit: str, goal: float, figure: Callable[[Figures], float]) -> None:
         @benchmark(f"{prefix}.{name}.{energy}", unit=unit, goal=Goal(goal))
         def ratio() -> float:
-            found, textbook = measured(model, energy)
-            return figure(found, textbook)
+            return figure(measure(energy))
 
-    unit, jumps = "times the effective samples a second", "times the squared energy jump a second"
-    add("shortcuts", "times the steps a second, same chain", 1, lambda found, _: shortcuts(found))
-    add("staged", "times the steps a second, same proposals", 1, lambda found, _: staged(found))
-    add("best_vs_single_site", unit, 3, lambda found, _: best(found))
-    add(
-        "best_vs_textbook",
-        unit,
-        10,
-        lambda found, book: best(found) * lead(found, book),
-    )
-    add("jump.best_vs_single_site", jumps, 3, lambda found, _: best_jump(found))
+    jumps = "times the squared energy jump a second"
+    add("shortcuts", "times the steps a second, same chain", 1, lambda found: found[1]["shortcuts"])
+    add("best_vs_single_site", jumps, 3, lambda found: best(*found))
+    add("best_vs_textbook", jumps, 10, lambda found: best(*found) * found[1]["textbook"])
 
 
-def shortcuts(found: dict[str, Mixing]) -> float:
-    """Steps a second of single-site with its shortcuts, in those without."""
-    return found["single-site"].steps_per_second / found[PLAIN].steps_per_second
-
-
-def staged(found: dict[str, Mixing]) -> float:
-    """Steps a second of `staged`, in those of plain single-site: the same proposals, a little fewer accepted."""
-    return found["staged"].steps_per_second / found[PLAIN].steps_per_second
-
-
-def lead(found: dict[str, Mixing], textbook: float) -> float:
-    """Steps a second of the plain kernel, in those of the textbook."""
-    return found[PLAIN].steps_per_second / textbook
-
-
-def best(found: dict[str, Mixing]) -> float:
-    """The most effective samples a second that are known well enough, in those of the plain kernel."""
-    known = [one.per_second / found[PLAIN].per_second for one in found.values() if one.relative_error < TRUSTED]
-    return max(shortcuts(found), *known)
-
-
-def best_jump(found: dict[str, Mixing]) -> float:
-    """The same of squared jumps. Those of the plain kernel are known best from single-site, which makes more steps of
-    the same chain."""
+def best(found: dict[str, Mixing], ratios: dict[str, float]) -> float:
+    """Squared jumps a second of the kernel with most of them, of those that are known well enough, in those of the
+    plain one; single-site is known to have its steps."""
     plain = found["single-site"].squared_jump_per_step * found[PLAIN].steps_per_second
     known = [one for one in found.values() if one.squared_jump_relative_error < TRUSTED]
-    return max(shortcuts(found), *(one.squared_jump_per_second / plain for one in known))
+    return max(ratios["shortcuts"], *(one.squared_jump_per_second / plain for one in known))
 
 
-for _model in ("english", "reactions"):
-    for _energy in ("norm", "raw"):
-        _register(_model, _energy)
+for _energy in ("norm", "raw"):
+    register("mixing", _energy, partial(measured, "english"))
+    register("mixing.reactions", _energy, partial(measured, "reactions"))

@@ -1,12 +1,12 @@
-"""The two tables of docs/kernels.md that say which kernel to use, from mixing.json alone.
+"""The table of docs/kernels.md that says which kernel to use, from mixing.json alone.
 
-python -m benchmarks.which     # writes them into the page
+python -m benchmarks.which     # writes it into the page
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
 from typing import Any
 
 from benchmarks.harness import FOLDER
@@ -22,7 +22,8 @@ COLUMNS = {
     "reactions-norm": "norm, a reaction",
     "reactions-raw": "raw, a reaction",
 }
-OTHERS = (
+KERNELS = (
+    "staged",
     "path:k=2",
     "staged:kernel=path(k=2),terms=4",
     "path:k=4",
@@ -35,36 +36,33 @@ OTHERS = (
     "discrete-langevin:top_k=50",
     "tempering:kernel=informed",
 )
-NAMES = {PLAIN: "plain single-site"}
 
 
-def tables() -> str:
-    """Steps per second with acceptance, and squared jumps per second, a column for each model and energy."""
+def table() -> str:
+    """Squared jumps of the energy a second, in those of the plain single-site kernel."""
     results = json.loads((FOLDER / "mixing.json").read_text(encoding="utf-8"))
-    same = (PLAIN, "single-site", "staged")
-    book = [f"{results[name]['textbook_steps_per_second']:.3g}" for name in COLUMNS]
-    steps = _table(results, "steps of all chains a second (share accepted)", same, _steps)
-    steps.insert(2, _line(["a textbook loop", *book]))
-    jumps = _table(results, "squared jump of E a second", (*same, *OTHERS), _jump)
-    return "\n".join([*steps, "", *jumps])
+    columns = [results[name] for name in COLUMNS]
+    equal = [one["equal_steps"] for one in columns]
+    lines = [
+        _line(["times plain single-site", *COLUMNS.values()]),
+        "| --- |" + len(COLUMNS) * " ---: |",
+        _line(["a textbook loop", *(f"{1 / one['textbook']:.2f}" for one in equal)]),
+        _line(["`single-site`", *(f"{one['shortcuts']:.2f}" for one in equal)]),
+    ]
+    for kernel in KERNELS:
+        lines.append(_line([f"`{kernel}`", *(_times(one["kernels"], kernel) for one in columns)]))
+    return "\n".join(lines)
 
 
-def _table(results: Any, head: str, kernels: tuple[str, ...], cell: Callable[[Any], str]) -> list[str]:
-    lines = [_line([head, *COLUMNS.values()]), "| --- |" + len(COLUMNS) * " ---: |"]
-    for kernel in kernels:
-        found = [results[name]["kernels"].get(kernel) for name in COLUMNS]
-        lines.append(_line([NAMES.get(kernel, f"`{kernel}`"), *("–" if one is None else cell(one) for one in found)]))
-    return lines
-
-
-def _steps(one: Any) -> str:
-    return f"{one['steps_per_second']:.3g} ({one['acceptance']:.0%})"
-
-
-def _jump(one: Any) -> str:
-    return f"{float(one['squared_jump_per_second']):.3g} ± {one['squared_jump_relative_error']:.0%}".replace(
-        "e+03", "·10³"
-    )
+def _times(kernels: Any, kernel: str) -> str:
+    """With the standard errors of both chains."""
+    if kernel not in kernels:
+        return "–"
+    one, same = kernels[kernel], kernels["single-site"]
+    plain = same["squared_jump_per_step"] * kernels[PLAIN]["steps_per_second"]
+    ratio = one["squared_jump_per_second"] / plain
+    error = math.hypot(one["squared_jump_relative_error"], same["squared_jump_relative_error"])
+    return f"{ratio:.2f} ± {ratio * error:.2f}" if ratio else "does not move"
 
 
 def _line(cells: list[str]) -> str:
@@ -72,9 +70,9 @@ def _line(cells: list[str]) -> str:
 
 
 def written(text: str) -> str:
-    """The page with the tables in their place."""
+    """The page with the table in its place."""
     before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{rest.split(END, 1)[1]}"
+    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{rest.split(END, 1)[1]}"
 
 
 if __name__ == "__main__":

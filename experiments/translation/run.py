@@ -148,7 +148,10 @@ def run(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any]
     }
     if path:
         made["path"] = over_sweeps(path, references)
-    texts_of(chosen.work, pair, system.table, system.name).write_text("\n".join(found) + "\n", encoding="utf-8")
+        for end, sweep in (("start", 0), ("end", made["path"][-1]["sweep"])):
+            there = sorted((line, text) for at, line, text, _ in path if at == sweep)
+            write_lines(texts_of(chosen.work, pair, system.table, f"{system.name} {end}"), [text for _, text in there])
+    write_lines(texts_of(chosen.work, pair, system.table, system.name), found)
     return {"pair": pair, "table": system.table, "system": system.name, **made}
 
 
@@ -211,15 +214,26 @@ def report(chosen: argparse.Namespace) -> None:
     def texts(entry: dict[str, Any]) -> list[str]:
         return _lines(texts_of(chosen.work, entry["pair"], entry["table"], entry["system"]))
 
+    def ends(entry: dict[str, Any]) -> tuple[list[str], list[str]]:
+        first, last = (
+            _lines(texts_of(chosen.work, entry["pair"], entry["table"], f"{entry['system']} {end}"))
+            for end in ("start", "end")
+        )
+        return first, last
+
     def references(pair: str) -> list[str]:
         return [text for _, text in read_lines(file(chosen, TEST, pair.split("-")[1]))]
 
-    claims = comparisons(entries, texts, references)
+    claims = comparisons(entries, texts, ends, references)
     chosen.out.mkdir(parents=True, exist_ok=True)
     common.write_json(chosen.out / "results.json", entries)
     common.write_json(chosen.out / "claims.json", claims)
     (chosen.out / "results.md").write_text(page(entries, claims), encoding="utf-8")
     draw_paths(entries, chosen.out / "bleu_against_energy.png")
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _lines(path: Path) -> list[str]:

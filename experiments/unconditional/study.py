@@ -105,8 +105,10 @@ class Study:
     def _diffusion(self, cell: Cell) -> dict[str, Any]:
         count = self.settings.samples
         if cell.start == "text":
-            texts = itertools.islice(itertools.cycle(self.texts(cell.length)[0]), count)  # masked anew each time
-            begun = half_masked(self.model, self.model.codec.encode(list(texts)), self.settings.seed)
+            starts, reference = self.texts(cell.length)
+            own = [text for text in starts if text not in set(reference)]
+            texts = list(itertools.islice(itertools.cycle(own), count))  # masked anew each time
+            begun = half_masked(self.model, self.model.codec.encode(texts), self.settings.seed)
         else:
             begun = self.blank(cell.length, count)
         found = write(self.model, begun, self.settings.rows, self.settings.seed, cell.temperature)

@@ -111,22 +111,27 @@ def entry(system, **more):
 def test_verdicts():
     often = entry("MH raw from greedy", acceptance=0.5, acceptance_by_portion=[0.49, 0.5, 0.51])
     seldom = entry("MH norm from greedy", acceptance=0.3, acceptance_by_portion=[0.29, 0.3, 0.31])
-    path = [{"sweep": n, "energy": 10.0 - n, "bleu": 20.0 + n} for n in range(9)]
-    rising = entry("MH norm from greedy", table="paths") | {"table": "paths", "path": path}
-    falling = rising | {"path": [point | {"bleu": 20.0 - point["sweep"]} for point in path]}
+    same = [f"{letter} b c d e" for letter in "abcdefgh"] * 4
+    worse = [line.replace("c", "z") for line in same]
 
-    same = ["a b c d e"] * 3
+    def found(*entries, ends=(same, same)):
+        given = comparisons(list(entries), lambda entry: same, lambda entry: ends, lambda pair: same)
+        return [one for one in given if one["claim"] != "raw is at least norm"]
 
-    def verdicts(*entries):
-        return [
-            one["verdict"]
-            for one in comparisons(list(entries), lambda entry: same, lambda pair: same)
-            if one["claim"] != "raw is at least norm"
-        ]
+    def verdicts(*entries, **more):
+        return [one["verdict"] for one in found(*entries, **more)]
 
     assert verdicts(often, seldom) == ["holds"]
     swapped = [often | {"system": seldom["system"]}, seldom | {"system": often["system"]}]
     assert verdicts(*swapped) == ["opposite"]
-    assert verdicts(rising, falling) == ["holds", "opposite"]
-    assert comparisons([rising], lambda e: same, lambda p: same)[0]["value"] == -1
     assert verdicts(often | {"acceptance_by_portion": [0.5]}, seldom) == ["undecided"]
+
+    path = [{"sweep": n, "energy": 10.0 - n, "bleu": 20.0 + n} for n in range(9)]
+    falling = {"pair": "de-en", "table": "paths", "system": "MH norm from greedy", "path": path}
+    rising = falling | {"path": [point | {"energy": point["sweep"]} for point in path]}
+    assert verdicts(falling, ends=(worse, same)) == ["holds"] and verdicts(falling, ends=(same, worse)) == ["opposite"]
+    assert verdicts(rising, ends=(same, worse)) == ["holds"] and verdicts(falling) == ["undecided"]
+    (one,) = found(falling, ends=(worse, same))
+    assert one["rank_correlation"] == -1 and one["energy_change"] == -8 and one["value"] > 0
+    (flat,) = found(falling | {"path": [point | {"bleu": 0.0} for point in path]})
+    assert flat["rank_correlation"] is None

@@ -51,7 +51,9 @@ def test_kernels_inside_kernels_get_the_energy_and_the_settings_that_are_theirs(
         ("tempering:ladder=1/0.5", "rising"),
         ("tempering:levels=1", "at least two"),
         ("tempering:ladder=1/x", "1/1.5/2"),
-        ("tempering:adapt=-1", "expected 0 or more"),
+        ("tempering:levels=3,adapt=-1", "expected 0 or more"),
+        ("tempering:adapt=9", "nothing to space anew"),
+        ("tempering:ladder=1/1.2/1.4,levels=5", "contradict"),
         ("single-site:proposal=3", "malformed"),
     ],
 )

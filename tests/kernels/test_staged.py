@@ -69,5 +69,5 @@ def test_stage_one_looks_at_the_changed_positions_and_their_free_neighbours() ->
 def test_bad_settings_are_refused() -> None:
     with pytest.raises(InputError, match="expected 0 or more"):
         build_kernel("staged:terms=-1", ENERGIES["raw"])
-    with pytest.raises(InputError, match="is none: take path or block"):
+    with pytest.raises(InputError, match="is none: take single-site, path or block"):
         build_kernel("staged:kernel=informed", ENERGIES["raw"])

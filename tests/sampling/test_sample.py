@@ -30,7 +30,7 @@ def test_samples(tiny_bert: Any) -> None:
     for part in (
         "model:tiny-bert@",
         "energy:norm",
-        "kernel:staged(kernel=single-site)[exact]",
+        "kernel:single-site[exact]",
         "temperature:1",
         "seed:0",
     ):
@@ -114,7 +114,10 @@ def test_write(tiny_bert: Any, tmp_path: Path) -> None:
         ({"start": "gredy"}, "unknown start 'gredy'; did you mean 'greedy'"),
         ({"kernel": "blok"}, "unknown kernel 'blok'; did you mean 'block'"),
         ({"kernel": "block:k=0"}, "k = 0 is out of range"),
-        ({"length": 4, "burn_in": 2, "kernel": "tempering:adapt=20"}, "adapts for 20 steps, but only 8 are burn-in"),
+        (
+            {"length": 4, "burn_in": 2, "kernel": "tempering:levels=3,adapt=20"},
+            "adapts for 20 steps, but only 8 are burn-in",
+        ),
         ({"kernel": "block:k=two"}, "k=two is malformed; expected a whole number"),
         ({"kernel": "block:q=2"}, "unknown setting of kernel 'block'"),
         ({"kernel": "single-site:top_k=0"}, "top-k 0 is out of range"),

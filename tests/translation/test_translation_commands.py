@@ -127,6 +127,10 @@ def test_a_plain_model_needs_a_separator(folder, run, tiny_folder):
         (["translate", "long.txt", "-m", "model"], "long.txt, line 2 has 31 tokens, more than the model's limit of 12"),
         (["translate", "latin.txt", "-m", "model"], "latin.txt, line 1 is not valid UTF-8"),
         (["translate", "a.txt", "-m", "model", "--decoder", "mhh"], "did you mean 'mh'"),
+        (
+            ["translate", "a.txt", "-m", "model", "--decoder", "mh", "--kernel", "tempering:levels=3,adapt=9"],
+            "leave adapt away",
+        ),
         (["translate", "a.txt", "-m", "model", "--n-best", 3], "need JSON lines"),
         (["translate", "a.txt", "-m", "model", "--answer", "best"], "unknown answer"),
         (["translate", "a.txt", "-m", "model", "-o", "a.txt"], "exists; pass --overwrite"),

@@ -40,7 +40,7 @@ def fill(
     energy: Annotated[str, _option(_CHAIN, "--energy", "-e", metavar="NAME", help="norm or raw.")] = "norm",
     kernel: Annotated[
         str | None,
-        _option(_CHAIN, "--kernel", "-k", metavar="NAME[:…]", help="[default: staged, resize across lengths]"),
+        _option(_CHAIN, "--kernel", "-k", metavar="NAME[:…]", help="[default: single-site, resize across lengths]"),
     ] = None,
     temperature: Annotated[float, _option(_CHAIN, "--temperature", "-T", help="τ in exp(−E/τ).")] = 1.0,
     final_temperature: Annotated[float | None, _option(_CHAIN, "--final-temperature", help="Anneal to this.")] = None,

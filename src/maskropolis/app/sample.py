@@ -102,7 +102,7 @@ def sample(
             "--kernel",
             "-k",
             metavar="NAME[:KEY=VALUE,…]",
-            help="How to move; `maskropolis kernels` lists them. [default: staged]",
+            help="How to move; `maskropolis kernels` lists them. [default: single-site]",
         ),
     ] = None,
     scan: Annotated[
@@ -399,12 +399,10 @@ def _with_offset(model: HuggingFaceMaskedLM, config: SamplingConfig, source: str
 
 def _with_settings(kernel: str | None, **settings: Any) -> str:
     """The kernel specification with the settings that were given as options of their own."""
-    from maskropolis.chains.configuration import SamplingConfig
-
     given = ",".join(f"{key}={value}" for key, value in settings.items() if value is not None)
     if kernel is None:
         block = settings["k"] is not None or settings["contiguous"]
-        kernel = "block" if block else "single-site" if given else SamplingConfig.kernel
+        kernel = "block" if block else "single-site"
     if not given:
         return kernel
     if kernel.endswith(")") and ":" not in kernel:

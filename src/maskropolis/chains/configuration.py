@@ -54,7 +54,7 @@ class SamplingConfig:
     forbid: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     no_repeat: int | None = None
-    kernel: str = "staged"
+    kernel: str = "single-site"
     temperature: float = 1.0
     final_temperature: float | None = None
     schedule: str = "constant"

@@ -73,7 +73,10 @@ class Decoding:
 
     def make_kernel(self) -> Kernel:
         """The kernel of the search. Raises `InputError`."""
-        return build_kernel("gibbs" if self.decoder == "gibbs" else self.kernel, self.make_energy())
+        kernel = build_kernel("gibbs" if self.decoder == "gibbs" else self.kernel, self.make_energy())
+        if getattr(kernel, "adapt", 0):
+            raise InputError("a search has no burn-in in which a ladder could adapt; leave adapt away")
+        return kernel
 
     def signature(self) -> str:
         """Everything that decides the translations, as `key:value|…`."""

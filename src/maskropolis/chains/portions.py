@@ -115,3 +115,9 @@ def require_lines(config: SamplingConfig) -> None:
     """Raises `InputError` if the chains are to start from something else as well."""
     if config.lengths or config.templates or config.texts:
         raise InputError("expected lines, or one of length, template and text, to start from; got both")
+    adapting = int(getattr(config.make_kernel(), "adapt", 0))
+    if adapting > config.burn_in:  # a sweep of the shortest line is one step
+        raise InputError(
+            f"with lines of any length, adapt={adapting} needs a burn-in of at least {adapting} sweeps; "
+            f"it is {config.burn_in:g}"
+        )

@@ -125,8 +125,8 @@ def _plan(config: SamplingConfig, kernel: Kernel, free: int) -> Plan:
     adapting = int(getattr(kernel, "adapt", 0))
     if adapting > burn_in:
         raise InputError(
-            f"the kernel adapts for {adapting} steps, but only {burn_in} are burn-in; expected all of them to be: "
-            "raise the burn-in or lower adapt"
+            f"the kernel adapts for {adapting} steps, but only {burn_in} are burn-in; lower adapt, or lengthen the "
+            "burn-in (with a number of steps, it is what these leave after thin)"
         )
     return Plan(steps, burn_in, thin, config.make_schedule(steps))
 

@@ -52,7 +52,9 @@ class Staged:
 
     def __post_init__(self) -> None:
         if not hasattr(self.kernel, "propose"):
-            raise InputError(f"staged acceptance needs a proposal; '{self.kernel.name}' is none: take path or block")
+            raise InputError(
+                f"staged acceptance needs a proposal; '{self.kernel.name}' is none: take single-site, path or block"
+            )
         if self.terms < 0:
             raise InputError(f"the number of terms in stage 1 is {self.terms}; expected 0 or more")
         object.__setattr__(self, "kernel", replace(self.kernel, energy=self.energy))

@@ -57,8 +57,12 @@ class Tempering:
         given = self.ladder or tuple(float(f) for f in np.geomspace(1.0, self.hottest, max(1, self.levels)))
         if len(given) < 2 or given[0] != 1 or not all(a < b < np.inf for a, b in pairwise(given)):
             raise InputError(f"a ladder needs at least two rising factors from 1 on; got {given}")
+        if self.ladder and self.levels not in (2, len(self.ladder)):
+            raise InputError(f"{self.levels} levels and a ladder of {len(self.ladder)} contradict each other; give one")
         if self.adapt < 0:
             raise InputError(f"the ladder cannot be spaced anew for {self.adapt} steps; expected 0 or more")
+        if self.adapt and len(given) < 3:
+            raise InputError("a ladder of two levels has nothing to space anew; leave adapt away, or take levels=3")
         object.__setattr__(self, "kernel", replace(self.kernel, energy=self.energy))
 
     @property
@@ -134,7 +138,7 @@ class Tempering:
 
     def remark(self, state: State) -> str:
         """Swap rates and ladder in words; the ladder is the geometric mean of the chains'."""
-        rates = ", ".join(f"{rate:.0%}" for rate in self.swap_rates(state))
+        rates = ", ".join("–" if rate != rate else f"{rate:.0%}" for rate in self.swap_rates(state))
         ladder = ", ".join(f"{factor:.3g}" for factor in state.memory["ladder"].log().mean(0).exp().tolist())
         return f"swaps between neighbouring temperatures: {rates}; ladder {ladder}"
 
