@@ -1,6 +1,7 @@
 """The translation experiments on Multi30k, one command a step; every step goes on where it was stopped.
 
     python experiments/translation/run.py train  --data DIR --work DIR --pair de-en --minutes 100
+    python experiments/translation/run.py train  --data DIR --work DIR --kind cmlm --threads 1 --minutes 200
     python experiments/translation/run.py table main --data DIR --work DIR --pair de-en
     python experiments/translation/run.py figure --data DIR --work DIR
     python experiments/translation/run.py all    --data DIR --work DIR
@@ -35,7 +36,7 @@ from maskropolis.chains.rescoring import NBest, Scored, with_energies
 from maskropolis.decoders.quality import quality
 from maskropolis.records import read_lines
 from maskropolis.targets.energy import ENERGIES
-from maskropolis.training.parallel_options import ParallelOptions
+from maskropolis.training.parallel_options import KINDS, ParallelOptions
 from maskropolis.training.parallel_run import train_parallel
 from maskropolis.translation import Line, load_translator, make_decoding, signature, translate_lines
 
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--pair", choices=BOTH)
+    parser.add_argument("--kind", choices=KINDS, help="of model to train; default: both")
     parser.add_argument("--minutes", type=float, default=100, help="of training, for each model")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
@@ -60,7 +62,7 @@ def main() -> None:
     pairs = [chosen.pair] if chosen.pair else list(BOTH)
     if chosen.step in ("train", "all"):
         for pair in pairs:
-            for kind in ("cmlm", "seq2seq"):
+            for kind in [chosen.kind] if chosen.kind else KINDS:
                 train(chosen, pair, kind)
     if chosen.step in ("table", "all"):
         for table in TABLES if chosen.step == "all" else [chosen.table]:
@@ -93,7 +95,8 @@ def train(chosen: argparse.Namespace, pair: str, kind: str) -> None:
     options = ParallelOptions(
         kind, file(chosen, "train", source), file(chosen, "train", target),
         valid_source=file(chosen, "val", source), valid_target=file(chosen, "val", target),
-        minutes=chosen.minutes, seed=chosen.seed, data_note=NOTE, checkpoint_every=200,
+        minutes=chosen.minutes, seed=chosen.seed, data_note=NOTE, checkpoint_every=200, dropout=0.2,
+        copies=2 if kind == "cmlm" else 1,
     )  # fmt: skip
     started = (folder / "training.json").is_file()
     result = train_parallel(options, folder, resume=started, command=tuple(sys.argv))
