@@ -14,7 +14,7 @@ from maskropolis.chains.checkpoint import Checkpoint, load_state
 from maskropolis.chains.configuration import SamplingConfig
 from maskropolis.chains.describing import describe_run, plan_of, require_same_model, rounding_notices
 from maskropolis.chains.lock import locked
-from maskropolis.chains.portions import Portion, portions, require_lines
+from maskropolis.chains.portions import Portion, portions, require_enough_burn_in, require_lines
 from maskropolis.chains.preparation import Prepared, prepare
 from maskropolis.chains.progress import Progress
 from maskropolis.chains.recorder import Recorder
@@ -124,6 +124,7 @@ def sample_lines(
     """
     config = _config(settings)
     require_lines(config)
+    require_enough_burn_in(config, config.make_kernel())
     opened = model if isinstance(model, HuggingFaceMaskedLM) else load(model)
     records = (Record(line.rstrip("\r\n"), n, f"line {n}") for n, line in enumerate(lines, start=first + 1))
     return portions(opened, config, config.make_kernel(opened), records, first, progress)

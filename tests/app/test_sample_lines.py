@@ -150,3 +150,16 @@ def test_the_lines_are_never_the_output(job: Any) -> None:
     before = job.lines.read_text()
     assert "is the input; name another file" in str(job(job.lines, "--overwrite").exception)
     assert job.lines.read_text() == before
+
+
+def test_a_kernel_that_would_adapt_past_the_burn_in_of_a_short_line_is_refused_at_once(
+    tiny_folder: Path, tiny_bert: Any, tmp_path: Path
+) -> None:
+    kernel = "tempering:levels=3,adapt=5"
+    (tmp_path / "two.txt").write_text("the cat sat on a mat\nthe\n")
+    given = ["--model", str(tiny_folder), "--from", str(tmp_path / "two.txt"), "--burn-in", "4", "--kernel", kernel]
+    result = CliRunner().invoke(cli.application, ["sample", *given])
+    said = "adapt=5 needs a burn-in of at least 5 sweeps; it is 4"
+    assert result.exit_code != 0 and said in str(result.exception) and not result.stdout
+    with pytest.raises(InputError, match=said):
+        sample_lines(["the"], tiny_bert, burn_in=4, kernel=kernel)

@@ -65,10 +65,11 @@ def run(
 ) -> None:
     """Chains from all `records`. Ctrl-C and SIGTERM end it with 128 + the signal, and what was done is kept."""
     from maskropolis.app.partial import partial_told
-    from maskropolis.chains.portions import portions, portions_signature
+    from maskropolis.chains.portions import portions, portions_signature, require_enough_burn_in
     from maskropolis.chains.totals import Totals
 
     kernel = config.make_kernel(model)
+    require_enough_burn_in(config, kernel)
     signature, totals = portions_signature(model, config, kernel), Totals()
     with partial_told(output or "-"), _opened(output, signature, resume, overwrite, model.codec.format) as out:
         done = sum(1 for _ in itertools.islice(records, out.done))

@@ -115,8 +115,12 @@ def require_lines(config: SamplingConfig) -> None:
     """Raises `InputError` if the chains are to start from something else as well."""
     if config.lengths or config.templates or config.texts:
         raise InputError("expected lines, or one of length, template and text, to start from; got both")
-    adapting = int(getattr(config.make_kernel(), "adapt", 0))
-    if adapting > config.burn_in:  # a sweep of the shortest line is one step
+
+
+def require_enough_burn_in(config: SamplingConfig, kernel: Kernel) -> None:
+    """Raises `InputError` if the kernel may still adapt when states are kept; a sweep of a short line is one step."""
+    adapting = int(getattr(kernel, "adapt", 0))
+    if adapting > config.burn_in:
         raise InputError(
             f"with lines of any length, adapt={adapting} needs a burn-in of at least {adapting} sweeps; "
             f"it is {config.burn_in:g}"
