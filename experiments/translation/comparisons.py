@@ -72,7 +72,7 @@ def paired_bootstrap(first: list[str], second: list[str], references: list[str])
     systems = [("baseline", second), ("system", first)]
     test = PairedTest(systems, {"BLEU": metric}, None, test_type="bs", n_samples=RESAMPLES)
     baseline, system = test()[1]["BLEU"]
-    return float(system.score - baseline.score), float(system.p_value)  # type: ignore[union-attr]
+    return float(system.score - baseline.score), float(system.p_value)
 
 
 def _by_acceptance(entries: list[Entry]) -> Iterator[Entry]:

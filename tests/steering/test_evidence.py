@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tiny
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments/steering"))
 
 import measuring
