@@ -1,10 +1,14 @@
 """The translation experiments on Multi30k, one command a step; every step goes on where it was stopped.
 
-    python experiments/translation/run.py train  --data DIR --work DIR --pair de-en --minutes 100
-    python experiments/translation/run.py train  --data DIR --work DIR --kind cmlm --threads 1 --minutes 200
+    python experiments/translation/run.py train   --data DIR --work DIR --pair de-en --kind seq2seq --minutes 24
+    python experiments/translation/run.py distill --data DIR --work DIR --pair de-en
+    python experiments/translation/run.py train   --data DIR --work DIR --pair de-en --kind cmlm --minutes 100
     python experiments/translation/run.py table main --data DIR --work DIR --pair de-en
-    python experiments/translation/run.py figure --data DIR --work DIR
-    python experiments/translation/run.py all    --data DIR --work DIR
+    python experiments/translation/run.py figure  --data DIR --work DIR
+    python experiments/translation/run.py all     --data DIR --work DIR
+
+The conditional masked model is trained on the autoregressive one's translations of the training sources (`distill`, as
+in Ghazvininejad et al. 2019), or with --targets references on the text itself.
 
 DIR of --data holds `train|val|test_2016_flickr.lc.norm.tok.de|en|fr[.gz]`. --work keeps models, translations and the
 result of every system; results.json, claims.json, results.md and the figure are written to --out, by default the folder
@@ -16,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -42,27 +47,31 @@ from maskropolis.translation import Line, load_translator, make_decoding, signat
 
 HERE = Path(__file__).parent
 TEST = "test_2016_flickr"
+TARGETS = ("distilled", "references")
 NOTE = "Multi30k task 1: captions descend from Flickr30k, for research; the weights are not to be published."
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=["train", "table", "figure", "all"])
+    parser.add_argument("step", choices=["train", "distill", "table", "figure", "all"])
     parser.add_argument("table", nargs="?", choices=list(TABLES), default="main")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--pair", choices=BOTH)
     parser.add_argument("--kind", choices=KINDS, help="of model to train; default: both")
+    parser.add_argument("--targets", choices=TARGETS, default=TARGETS[0], help="that cmlm is trained on")
     parser.add_argument("--minutes", type=float, default=100, help="of training, for each model")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     pairs = [chosen.pair] if chosen.pair else list(BOTH)
-    if chosen.step in ("train", "all"):
-        for pair in pairs:
-            for kind in [chosen.kind] if chosen.kind else KINDS:
+    for pair in pairs:
+        if chosen.step == "distill":
+            distill(chosen, pair)
+        if chosen.step in ("train", "all"):
+            for kind in [chosen.kind] if chosen.kind else reversed(KINDS):
                 train(chosen, pair, kind)
     if chosen.step in ("table", "all"):
         for table in TABLES if chosen.step == "all" else [chosen.table]:
@@ -94,6 +103,7 @@ def train(chosen: argparse.Namespace, pair: str, kind: str) -> None:
     source, target = pair.split("-")
     options = ParallelOptions(
         kind, file(chosen, "train", source), file(chosen, "train", target),
+        distill=str(distill(chosen, pair)) if kind == "cmlm" and chosen.targets == "distilled" else None,
         valid_source=file(chosen, "val", source), valid_target=file(chosen, "val", target),
         minutes=chosen.minutes, seed=chosen.seed, data_note=NOTE, checkpoint_every=200, dropout=0.2,
         copies=2 if kind == "cmlm" else 1,
@@ -102,6 +112,18 @@ def train(chosen: argparse.Namespace, pair: str, kind: str) -> None:
     result = train_parallel(options, folder, resume=started, command=tuple(sys.argv))
     if result is not None:
         print(f"{folder}: BLEU {result.quality.bleu:.2f} on validation pairs")
+
+
+def distill(chosen: argparse.Namespace, pair: str) -> Path:
+    """The autoregressive model's translations (beam 5) of the training sources, made where they are not there."""
+    source, target = pair.split("-")
+    made = chosen.work / f"{pair}-distilled.{target}"
+    if not made.is_file():
+        command = [sys.executable, "-m", "maskropolis", "translate", file(chosen, "train", source), "--beam", "5"]
+        command += ["--model", str(model_folder(chosen, pair, "seq2seq")), "-o", str(made)]
+        going_on = ["--resume"] if made.with_name(made.name + ".partial").is_file() else []
+        subprocess.run([*command, *going_on], check=True)
+    return made
 
 
 def measure(chosen: argparse.Namespace, pair: str, system: System) -> None:

@@ -82,6 +82,25 @@ def test_tables_claims_and_figure(job, monkeypatch, short):
     assert (job / "out" / "bleu_against_energy.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_training_sources_are_distilled_once(job, monkeypatch):
+    source = job / "train.lc.norm.tok.de"
+    kept = source.read_text(encoding="utf-8")
+    source.write_text("\n".join(kept.splitlines()[:5]) + "\n", encoding="utf-8")
+    call(monkeypatch, job, "distill")
+    source.write_text(kept, encoding="utf-8")
+    made = job / "de-en-distilled.en"
+    assert len(made.read_text(encoding="utf-8").splitlines()) == 5
+    monkeypatch.setattr(run.subprocess, "run", lambda *given, **more: pytest.fail("distilled again"))
+    given = []
+    monkeypatch.setattr(run, "train_parallel", lambda options, *rest, **more: given.append(options))
+    (job / "de-en-cmlm" / "model.safetensors").rename(job / "kept")
+    call(monkeypatch, job, "train", "--kind", "cmlm")
+    call(monkeypatch, job, "train", "--kind", "cmlm", "--targets", "references")
+    (job / "kept").rename(job / "de-en-cmlm" / "model.safetensors")
+    made.unlink()
+    assert [options.distill for options in given] == [str(made), None]
+
+
 def test_a_measured_system_is_not_measured_again(job, monkeypatch, short):
     call(monkeypatch, job, "table", "main")
     monkeypatch.setattr(run, "run", lambda *given: pytest.fail("measured again"))

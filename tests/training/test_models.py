@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -23,6 +26,20 @@ def test_a_learnt_vocabulary_spells_the_text_and_survives_saving(tmp_path, parag
     assert all(row[0] == tokenizer.cls_token_id and row[-1] == tokenizer.sep_token_id for row in ids)
     tokenizer.save_pretrained(tmp_path)
     assert AutoTokenizer.from_pretrained(tmp_path)(paragraphs[0])["input_ids"] == ids[0]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+def test_a_vocabulary_is_the_same_in_every_process(tmp_path, paragraphs, kind):
+    (tmp_path / "text").write_text("\n".join(paragraphs), encoding="utf-8")
+    script = (
+        "import sys; from maskropolis.training.vocabulary import learn\n"
+        "lines = open(sys.argv[1], encoding='utf-8').read().splitlines()\n"
+        f"print(sorted(learn(lambda: iter(lines), '{kind}', 500, True, 64).get_vocab().items()))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "text")]
+    ways = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(3)}
+    assert len(ways) == 1
+    assert ("##" in ways.pop()) == (kind == "wordpiece")
 
 
 @pytest.mark.parametrize(("kind", "size"), [("wordpiece", 60), ("bpe", 200)])
