@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,25 @@ def measure(chosen: argparse.Namespace, pair: str, system: System) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / f"{system.table}-{_plain(system.name)}.json"
     if not kept.is_file():
-        result = run(chosen, pair, system)
-        common.write_json(kept, result)
+        common.write_json(kept, _elsewhere(chosen, pair, system) or run(chosen, pair, system))
     result = json.loads(kept.read_text(encoding="utf-8"))
     print(f"{pair}  {system.name}: BLEU {result['bleu']:.2f}, chrF {result['chrf']:.2f}", flush=True)
+
+
+def _elsewhere(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any] | None:
+    """The result of the same system under another name, in another table, if it is there."""
+    for other in (one for table in TABLES.values() for one in table):
+        kept = chosen.work / "results" / pair / f"{other.table}-{_plain(other.name)}.json"
+        if replace(other, table=system.table, name=system.name) == system and kept.is_file():
+            texts = texts_of(chosen.work, pair, other.table, other.name).read_text(encoding="utf-8")
+            texts_of(chosen.work, pair, system.table, system.name).write_text(texts, encoding="utf-8")
+            result = json.loads(kept.read_text(encoding="utf-8"))
+            return result | {
+                "table": system.table,
+                "system": system.name,
+                "same_run_as": f"{other.table}: {other.name}",
+            }
+    return None
 
 
 def run(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any]:
@@ -183,7 +199,10 @@ def run(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any]
 def training(folder: Path) -> dict[str, Any]:
     """How much of what the model saw."""
     record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
-    return {"tokens": record["tokens"], "steps": record["step"], "minutes": round(record["seconds"] / 60, 1)}
+    return {
+        "tokens": record["tokens"], "steps": record["step"], "minutes": round(record["seconds"] / 60, 1),
+        "targets": TARGETS[0 if record["options"]["distill"] else 1],
+    }  # fmt: skip
 
 
 def texts_of(work: Path, pair: str, table: str, name: str) -> Path:

@@ -47,10 +47,13 @@ def _preamble(entries: list[Entry]) -> list[str]:
         " under the conditional masked model, whatever made them. Rows and seconds include everything.",
     ]
     for entry in entries:
-        if entry["system"] == "Mask-Predict 10" and entry["table"] == "main":
+        if entry["system"] in ("Mask-Predict 10", "autoregressive, beam 5") and entry["table"] == "main":
             trained = entry["training"]
             lines += ["", f"{entry['pair']}: `{entry['signature']}`"]
-            lines += [f"The model saw {trained['tokens']:,} target tokens in {trained['minutes']:.0f} minutes."]
+            lines += [
+                f"The model saw {trained['tokens']:,} target tokens ({trained['targets']}) in"
+                f" {trained['minutes']:.0f} minutes."
+            ]
     return lines
 
 

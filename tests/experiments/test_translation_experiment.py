@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
@@ -105,6 +106,24 @@ def test_a_measured_system_is_not_measured_again(job, monkeypatch, short):
     call(monkeypatch, job, "table", "main")
     monkeypatch.setattr(run, "run", lambda *given: pytest.fail("measured again"))
     call(monkeypatch, job, "table", "main")
+
+
+def test_a_system_under_two_names_is_run_once(job, monkeypatch):
+    asked = []
+    monkeypatch.setattr(run, "run", lambda chosen, pair, system: asked.append(system.name) or pytest.fail("ran"))
+    one, two = (replace(TABLES["main"][0], name=name, table=name) for name in ("one", "two"))
+    other = replace(two, name="three", table="three", sentences=2)
+    monkeypatch.setattr(run, "TABLES", {"one": [one], "two": [two], "three": [other]})
+    chosen = argparse.Namespace(work=job)
+    folder = job / "results" / "de-en"
+    (folder / "one-one.json").write_text('{"table": "one", "system": "one", "bleu": 12.5, "chrf": 1}')
+    (folder / "one-one.txt").write_text("a b\n")
+    run.measure(chosen, "de-en", two)
+    made = json.loads((folder / "two-two.json").read_text())
+    assert made == {"table": "two", "system": "two", "bleu": 12.5, "chrf": 1, "same_run_as": "one: one"}
+    assert (folder / "two-two.txt").read_text() == "a b\n" and not asked
+    with pytest.raises(pytest.fail.Exception):
+        run.measure(chosen, "de-en", other)
 
 
 def test_paired_bootstrap_tells_better_from_other():
