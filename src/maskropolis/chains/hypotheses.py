@@ -14,7 +14,7 @@ from maskropolis.decoders.fill import FILLS, fill
 from maskropolis.decoders.mask_predict import Filled, mask_predict
 from maskropolis.decoders.one_by_one import fill_one_by_one
 from maskropolis.errors import InputError, unknown_name
-from maskropolis.kernels.base import Kernel
+from maskropolis.kernels.base import Kernel, adapting_steps
 from maskropolis.kernels.specification import build_kernel
 from maskropolis.models.conditional import Bound
 from maskropolis.randomness import START, Streams
@@ -74,7 +74,7 @@ class Decoding:
     def make_kernel(self) -> Kernel:
         """The kernel of the search. Raises `InputError`."""
         kernel = build_kernel("gibbs" if self.decoder == "gibbs" else self.kernel, self.make_energy())
-        if getattr(kernel, "adapt", 0):
+        if adapting_steps(kernel):
             raise InputError("a search has no burn-in in which a ladder could adapt; leave adapt away")
         return kernel
 

@@ -19,7 +19,7 @@ from maskropolis.chains.running import steps
 from maskropolis.chains.stopping import StopSignals
 from maskropolis.chains.totals import Totals
 from maskropolis.errors import InputError
-from maskropolis.kernels.base import Kernel
+from maskropolis.kernels.base import Kernel, adapting_steps
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.records import Record
 
@@ -119,7 +119,7 @@ def require_lines(config: SamplingConfig) -> None:
 
 def require_enough_burn_in(config: SamplingConfig, kernel: Kernel) -> None:
     """Raises `InputError` if the kernel may still adapt when states are kept; a sweep of a short line is one step."""
-    adapting = int(getattr(kernel, "adapt", 0))
+    adapting = adapting_steps(kernel)
     if adapting > config.burn_in:
         raise InputError(
             f"with lines of any length, adapt={adapting} needs a burn-in of at least {adapting} sweeps; "

@@ -15,7 +15,7 @@ from maskropolis.chains.driver import Plan, Tick, run
 from maskropolis.decoders.constrained import require_movable, require_supported
 from maskropolis.decoders.starts import blank_chains, fill_chains, unknown_context
 from maskropolis.errors import InputError, NumericalError
-from maskropolis.kernels.base import Kernel, State
+from maskropolis.kernels.base import Kernel, State, adapting_steps
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.sequences import Sequences
 from maskropolis.targets.schedule import Schedule
@@ -122,7 +122,7 @@ def _plan(config: SamplingConfig, kernel: Kernel, free: int) -> Plan:
         raise InputError(f"burn-in, thin and samples make {steps:.3g} steps; expected at most {MOST_STEPS:g} in all")
     if config.steps is not None and burn_in + thin > steps:
         burn_in, thin = max(0, steps - thin), min(thin, steps)
-    adapting = int(getattr(kernel, "adapt", 0))
+    adapting = adapting_steps(kernel)
     if adapting > burn_in:
         raise InputError(
             f"the kernel adapts for {adapting} steps, but only {burn_in} are burn-in; lower adapt, or lengthen the "

@@ -125,6 +125,11 @@ def remark(kernel: Kernel, state: State) -> str:
     return str(kernel.remark(state)) if hasattr(kernel, "remark") else ""
 
 
+def adapting_steps(kernel: Kernel) -> int:
+    """In how many first steps a kernel may change itself; 0 for one that has no field `adapt`."""
+    return int(getattr(kernel, "adapt", 0))
+
+
 KERNELS: dict[str, type[Any]] = {}
 """Every kernel by name; filled by `register` when `maskropolis.kernels` is imported."""
 
