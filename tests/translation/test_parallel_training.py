@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import cipher
 import numpy as np
@@ -241,6 +242,25 @@ def test_distilled_targets_are_trained_on(tmp_path, monkeypatch):
 def test_options_out_of_range_are_one_line(tmp_path, changes, says):
     with pytest.raises(InputError, match=says):
         train_parallel(options(tmp_path, **changes), tmp_path / "out")
+
+
+def test_a_run_that_was_asked_for_wrongly_can_be_asked_for_again(tmp_path):
+    made = options(tmp_path)
+    (tmp_path / "short").write_text("one line\n")
+    with pytest.raises(InputError, match="lines"):
+        train_parallel(replace(made, target=str(tmp_path / "short")), tmp_path / "out")
+    with pytest.raises(InputError, match="too small"):
+        train_parallel(replace(made, vocabulary_size=5), tmp_path / "out")
+    assert train_parallel(made, tmp_path / "out") is not None
+
+
+def test_an_unforeseen_failure_is_in_the_record_and_the_run_goes_on(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(parallel_run, "make_task", lambda options: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train_parallel(options(tmp_path), tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "training.json").read_text())["status"] == "failed"
+    assert train_parallel(options(tmp_path), tmp_path / "out", resume=True) is not None
 
 
 def test_a_cipher_is_learnt_in_seconds(tmp_path):

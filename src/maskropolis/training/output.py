@@ -52,6 +52,15 @@ def _clear(folder: Path, overwrite: bool) -> None:
     shutil.rmtree(folder)
 
 
+def empty(folder: Path) -> None:
+    """Removes all from a folder that this process holds, but the lock."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK_NAME:
+            path.unlink()
+
+
 def write_record(folder: Path, record: dict[str, Any]) -> None:
     """`training.json`: what was asked for, of what, with which versions, and how far it got. Raises `RunError`."""
     try:

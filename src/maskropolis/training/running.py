@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import torch
 from accelerate import PartialState
 
-from maskropolis.errors import MaskropolisError, RunError
+from maskropolis.errors import InputError, RunError
 from maskropolis.training import output
-from maskropolis.training.history import History
+from maskropolis.training.history import METRICS, History
 from maskropolis.training.loop import Listener, Progress, Settings, Silent, Trainer
 from maskropolis.training.memory import keep_freed_blocks
 from maskropolis.training.optimisation import Budget
@@ -92,9 +92,9 @@ def running(options: Asked, folder: Path, resume: bool, overwrite: bool, command
             _begin(options, folder, resume, command)
         try:
             yield Run(folder, resume, command, main, stack)
-        except (MaskropolisError, KeyboardInterrupt) as error:
+        except BaseException as error:
             if main:
-                mark(folder, "interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+                _stopped(folder, error, new=not resume)
             raise
 
 
@@ -111,6 +111,14 @@ def _begin(options: Asked, folder: Path, resume: bool, command: tuple[str, ...])
     if other := output.differences(before, fixed):
         raise RunError(f"the run in '{folder}' was started with other options: {', '.join(other)}; use the same ones")
     return output.write_record(folder, {**record, "status": "running", "options": options.as_json()})
+
+
+def _stopped(folder: Path, error: BaseException, new: bool) -> None:
+    """Says in the record how the run ended. One asked for wrongly leaves nothing and can be asked for again."""
+    if new and isinstance(error, InputError) and not (folder / METRICS).is_file():
+        return output.empty(folder)
+    with suppress(RunError):  # the first error is the one to tell
+        mark(folder, "interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
 
 
 def mark(folder: Path, status: str, **more: Any) -> None:
