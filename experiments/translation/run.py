@@ -18,6 +18,7 @@ of this file. The text is for research: models are trained and measured on it, a
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import statistics
 import subprocess
@@ -132,26 +133,46 @@ def measure(chosen: argparse.Namespace, pair: str, system: System) -> None:
     folder = chosen.work / "results" / pair
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / f"{system.table}-{_plain(system.name)}.json"
-    if not kept.is_file():
+    if _stored(chosen, pair, system, system) is None:
         common.write_json(kept, _elsewhere(chosen, pair, system) or run(chosen, pair, system))
     result = json.loads(kept.read_text(encoding="utf-8"))
     print(f"{pair}  {system.name}: BLEU {result['bleu']:.2f}, chrF {result['chrf']:.2f}", flush=True)
 
 
+def _stored(chosen: argparse.Namespace, pair: str, system: System, other: System) -> dict[str, Any] | None:
+    """The result under the name of `other`, if it is there and `system` would be run as it was, on the same models."""
+    kept = chosen.work / "results" / pair / f"{other.table}-{_plain(other.name)}.json"
+    if not kept.is_file():
+        return None
+    result: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+    now = {"settings": _settings(system), "seed": chosen.seed, "weights": _weights(chosen, pair)}
+    same = all(result.get(key) == value for key, value in now.items())
+    return result if same and system.sentences in (None, result.get("sentences")) else None
+
+
 def _elsewhere(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any] | None:
     """The result of the same system under another name, in another table, if it is there."""
     for other in (one for table in TABLES.values() for one in table):
-        kept = chosen.work / "results" / pair / f"{other.table}-{_plain(other.name)}.json"
-        if replace(other, table=system.table, name=system.name) == system and kept.is_file():
+        alike = replace(other, table=system.table, name=system.name, pairs=system.pairs) == system
+        if alike and (result := _stored(chosen, pair, system, other)):
             texts = texts_of(chosen.work, pair, other.table, other.name).read_text(encoding="utf-8")
             texts_of(chosen.work, pair, system.table, system.name).write_text(texts, encoding="utf-8")
-            result = json.loads(kept.read_text(encoding="utf-8"))
             return result | {
                 "table": system.table,
                 "system": system.name,
                 "same_run_as": f"{other.table}: {other.name}",
             }
     return None
+
+
+def _settings(system: System) -> dict[str, Any]:
+    return system.settings or {"beam": system.beam}
+
+
+def _weights(chosen: argparse.Namespace, pair: str) -> dict[str, str]:
+    """Digests of both models: one of them translates, and energies are those of the conditional one."""
+    files = {kind: model_folder(chosen, pair, kind) / "model.safetensors" for kind in KINDS}
+    return {kind: hashlib.sha256(path.read_bytes()).hexdigest()[:12] for kind, path in files.items()}
 
 
 def run(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any]:
@@ -178,11 +199,13 @@ def run(chosen: argparse.Namespace, pair: str, system: System) -> dict[str, Any]
         **scores(found, references, signature(model, decoding).replace(str(folder), folder.name)),
         **energies(chosen, pair, sources, found),
         "acceptance": work.acceptance,
+        "mobility": work.mobility,
         "acceptance_by_portion": [rate for rate in portions if rate is not None],
         "rows_per_sentence": work.rows / len(sources) or None,
         "seconds_per_sentence": seconds / len(sources),
         "sentences": len(sources),
-        "settings": system.settings or {"beam": system.beam},
+        "settings": _settings(system),
+        "weights": _weights(chosen, pair),
         "seed": chosen.seed,
         "training": training(folder),
         **common.circumstances(),
@@ -252,6 +275,8 @@ def over_sweeps(path: list[tuple[int, int, str, float]], references: list[str]) 
 def report(chosen: argparse.Namespace) -> None:
     """results.json, claims.json, results.md and the figure from the results of all systems so far."""
     entries = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(chosen.work.glob("results/*/*.json"))]
+    here = {entry["pair"] for entry in entries}
+    entries += [entry for entry in _published(chosen, "results.json") if entry["pair"] not in here]
     order = {(s.table, s.name): i for i, s in enumerate(s for table in TABLES.values() for s in table)}
     entries.sort(key=lambda e: (e["pair"], order.get((e["table"], e["system"]), len(order))))
 
@@ -268,12 +293,19 @@ def report(chosen: argparse.Namespace) -> None:
     def references(pair: str) -> list[str]:
         return [text for _, text in read_lines(file(chosen, TEST, pair.split("-")[1]))]
 
-    claims = comparisons(entries, texts, ends, references)
+    claims = comparisons([entry for entry in entries if entry["pair"] in here], texts, ends, references)
+    claims += [claim for claim in _published(chosen, "claims.json") if claim["pair"] not in here]
     chosen.out.mkdir(parents=True, exist_ok=True)
     common.write_json(chosen.out / "results.json", entries)
     common.write_json(chosen.out / "claims.json", claims)
     (chosen.out / "results.md").write_text(page(entries, claims), encoding="utf-8")
     draw_paths(entries, chosen.out / "bleu_against_energy.png")
+
+
+def _published(chosen: argparse.Namespace, name: str) -> list[dict[str, Any]]:
+    """What --out holds from before: pairs whose work is not here stay as they are."""
+    path = chosen.out / name
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

@@ -38,6 +38,8 @@ def _main() -> list[System]:
         System("main", "Mask-Predict 1", {"iterations": 1, "length_beam": 5}),
         System("main", "Mask-Predict 4", {"iterations": 4, "length_beam": 5}),
         System("main", "Mask-Predict 10", {"iterations": 10, "length_beam": 5}, pairs=BOTH),
+        System("main", "Mask-Predict 10, best by raw", {**MH, "sweeps": 0, "energy": "raw"}, pairs=BOTH),
+        System("main", "Mask-Predict 10, best by norm", {**MH, "sweeps": 0}, pairs=BOTH),
         System(
             "main", "Gibbs from masks",
             {"decoder": "gibbs", "start": "masks", "sweeps": SWEEPS, "length_beam": 3, "lowest": False}, pairs=BOTH,

@@ -16,8 +16,8 @@ TITLES = {
     "paths": "From a greedy fill, sweep by sweep",
 }
 COLUMNS = (
-    "system", "BLEU", "chrF", "BLEU, running text", "norm energy", "raw energy", "acceptance", "rows a sentence",
-    "s a sentence",
+    "system", "BLEU", "chrF", "BLEU, running text", "norm energy", "raw energy", "accepted", "changed",
+    "rows a sentence", "s a sentence",
 )  # fmt: skip
 
 
@@ -44,7 +44,9 @@ def _preamble(entries: list[Entry]) -> list[str]:
     lines = [
         "test_2016_flickr. BLEU and chrF are sacrebleu's, lower-cased, on tokenised text as published systems report"
         " them; `running text` is detokenised and split by 13a. Energies are means a token of a system's translations"
-        " under the conditional masked model, whatever made them. Rows and seconds include everything.",
+        " under the conditional masked model, whatever made them. `accepted` counts proposals of the present token,"
+        " `changed` does not. Rows and seconds include everything. In `best by …` the energy chooses among"
+        " Mask-Predict's lengths and no step is made.",
     ]
     for entry in entries:
         if entry["system"] in ("Mask-Predict 10", "autoregressive, beam 5") and entry["table"] == "main":
@@ -60,7 +62,7 @@ def _preamble(entries: list[Entry]) -> list[str]:
 def _claims(claims: list[Entry]) -> list[str]:
     if not claims:
         return ["No two systems to compare yet."]
-    head = ("claim", "pair", "systems", "measure", "value", "p", "found")
+    head = ("claim", "pair", "systems", "measure", "value", "p", "p, corrected", "found")
     rows = [
         _line(
             (
@@ -70,6 +72,7 @@ def _claims(claims: list[Entry]) -> list[str]:
                 one["measure"],
                 f"{one['value']:.3g}",
                 f"{one['p']:.3g}",
+                f"{one['p_corrected']:.3g}",
                 one["verdict"],
             )
         )
@@ -79,7 +82,7 @@ def _claims(claims: list[Entry]) -> list[str]:
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    numbers = (entry["energy_norm_per_token"], entry["energy_raw_per_token"], entry["acceptance"])
+    numbers = (entry["energy_norm_per_token"], entry["energy_raw_per_token"], entry["acceptance"], entry["mobility"])
     return (
         entry["system"],
         f"{entry['bleu']:.2f}",

@@ -135,17 +135,34 @@ def translate_lines(
 
     An empty source gives a translation without candidates. A source that cannot be translated raises `InputError` after
     all before it were yielded; with `skip_bad` it counts as empty and `notify` is told. `notify` is also told of
-    characters that the vocabulary does not know, `observe` of the work of each chunk.
+    characters that the vocabulary does not know, `observe` of the work of each chunk. Where `lines` itself raises, what
+    came before is translated first.
     """
     remaining = iter(lines)
-    while some := list(itertools.islice(remaining, chunk)):
+    while True:
+        some, broken = _taken(remaining, chunk)
         sources, failure = _encoded(some, model, decoding, skip_bad, notify)
         found, work = _translate(sources, model, decoding, on_sweep)
         for line in some[: len(some) if failure is None else some.index(failure[0])]:
             yield found.get(line.number, Translation(line, []))
-        observe(work)
+        if some:
+            observe(work)
         if failure is not None:
             raise failure[1]
+        if broken is not None:
+            raise broken
+        if len(some) < chunk:
+            return
+
+
+def _taken(lines: Iterator[Line], count: int) -> tuple[list[Line], InputError | None]:
+    """Up to `count` lines, and the error that ended them if there was one."""
+    taken: list[Line] = []
+    try:
+        taken.extend(itertools.islice(lines, count))  # keeps what came before an error
+    except InputError as error:
+        return taken, error
+    return taken, None
 
 
 @dataclass(frozen=True)

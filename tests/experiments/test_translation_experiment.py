@@ -14,7 +14,7 @@ from scripts import command
 
 run = command("translation")
 
-from comparisons import comparisons, paired_bootstrap  # noqa: E402
+from comparisons import comparisons, decide, paired_bootstrap  # noqa: E402
 from systems import TABLES  # noqa: E402
 from tables_page import page  # noqa: E402
 
@@ -42,8 +42,8 @@ def job(tmp_path_factory):
 
 
 def call(monkeypatch, job, *arguments):
-    given = ["run.py", *arguments, "--data", str(job), "--work", str(job), "--out", str(job / "out"), "--threads", "1"]
-    monkeypatch.setattr(sys, "argv", [*given, "--pair", "de-en"])
+    given = ["--data", str(job), "--work", str(job), "--out", str(job / "out"), "--threads", "1", "--pair", "de-en"]
+    monkeypatch.setattr(sys, "argv", ["run.py", *given, *arguments])
     run.main()
 
 
@@ -114,16 +114,40 @@ def test_a_system_under_two_names_is_run_once(job, monkeypatch):
     one, two = (replace(TABLES["main"][0], name=name, table=name) for name in ("one", "two"))
     other = replace(two, name="three", table="three", sentences=2)
     monkeypatch.setattr(run, "TABLES", {"one": [one], "two": [two], "three": [other]})
-    chosen = argparse.Namespace(work=job)
+    chosen = argparse.Namespace(work=job, seed=0)
     folder = job / "results" / "de-en"
-    (folder / "one-one.json").write_text('{"table": "one", "system": "one", "bleu": 12.5, "chrf": 1}')
+    folder.mkdir(parents=True, exist_ok=True)
+    first = {"table": "one", "system": "one", "bleu": 12.5, "chrf": 1, "settings": {"beam": 5}, "seed": 0}
+    first["weights"] = run._weights(chosen, "de-en")
+    (folder / "one-one.json").write_text(json.dumps(first))
     (folder / "one-one.txt").write_text("a b\n")
     run.measure(chosen, "de-en", two)
     made = json.loads((folder / "two-two.json").read_text())
-    assert made == {"table": "two", "system": "two", "bleu": 12.5, "chrf": 1, "same_run_as": "one: one"}
+    assert made == first | {"table": "two", "system": "two", "same_run_as": "one: one"}
     assert (folder / "two-two.txt").read_text() == "a b\n" and not asked
+    for system, seed in ((other, 0), (two, 1), (replace(two, beam=4), 0)):
+        with pytest.raises(pytest.fail.Exception):
+            run.measure(argparse.Namespace(work=job, seed=seed), "de-en", system)
+    (folder / "two-two.json").write_text(json.dumps(made | {"weights": {}}))
+    (folder / "one-one.json").unlink()
     with pytest.raises(pytest.fail.Exception):
-        run.measure(chosen, "de-en", other)
+        run.measure(chosen, "de-en", two)
+    (folder / "two-two.json").unlink()
+
+
+def test_a_pair_that_was_measured_elsewhere_stays(job, monkeypatch, short, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    old = [{"pair": "fr-en", "table": "main", "system": "Gibbs from masks"}]
+    (out / "results.json").write_text(json.dumps([*old, {"pair": "de-en", "table": "main", "system": "gone"}]))
+    (out / "claims.json").write_text(json.dumps([{"pair": "fr-en", "claim": "kept"}]))
+    seen = []
+    monkeypatch.setattr(run, "page", lambda entries, claims: seen.append((entries, claims)) or "")
+    monkeypatch.setattr(run, "draw_paths", lambda entries, path: None)
+    call(monkeypatch, job, "figure", "--out", str(out))
+    entries, claims = seen[0]
+    assert [entry for entry in entries if entry["pair"] == "fr-en"] == old
+    assert "gone" not in [entry["system"] for entry in entries] and claims[-1] == {"pair": "fr-en", "claim": "kept"}
 
 
 def test_paired_bootstrap_tells_better_from_other():
@@ -146,6 +170,15 @@ def entry(system, **more):
     return {"pair": "de-en", "table": "main", "system": system} | more
 
 
+def test_p_of_several_comparisons_are_corrected():
+    claims = [{"p": p, "sign": sign} for p, sign in ((0.04, 1), (0.001, -1), (0.02, 1), (0.01, 1))]
+    decide(claims)
+    assert [one["p_corrected"] for one in claims] == [0.04, 0.004, 0.04, 0.03]
+    assert [one["verdict"] for one in claims] == ["holds", "opposite", "holds", "holds"]
+    decide(weak := [{"p": 0.03, "sign": 1}, {"p": 0.04, "sign": 1}])
+    assert [one["p_corrected"] for one in weak] == [0.06, 0.06] and weak[0]["verdict"] == "undecided"
+
+
 def test_verdicts():
     often = entry("MH raw from greedy", acceptance=0.5, acceptance_by_portion=[0.49, 0.5, 0.51])
     seldom = entry("MH norm from greedy", acceptance=0.3, acceptance_by_portion=[0.29, 0.3, 0.31])
@@ -159,6 +192,8 @@ def test_verdicts():
     def verdicts(*entries, **more):
         return [one["verdict"] for one in found(*entries, **more)]
 
+    several = found(often, seldom, *(one | {"pair": "fr-en"} for one in (often, seldom)))
+    assert [one["p_corrected"] for one in several] == [2 * one["p"] for one in several]  # two comparisons a pair
     assert verdicts(often, seldom) == ["holds"]
     swapped = [often | {"system": seldom["system"]}, seldom | {"system": often["system"]}]
     assert verdicts(*swapped) == ["opposite"]

@@ -17,6 +17,7 @@ from maskropolis.targets.energy import ENERGIES
 from maskropolis.targets.enumeration import all_states
 from maskropolis.translation import Line, make_decoding, translate, translate_lines
 
+SHORT = ["a", "b b a"]  # sources whose predicted length leaves few enough states
 TEXTS = ["a b", "", "c c a b", "b", "a a a b c"]
 
 
@@ -31,13 +32,70 @@ def test_annealed_chains_find_the_state_of_lowest_energy(energy, start):
     decoding = make_decoding(
         decoder="mh", start=start, energy=energy, length_beam=1, sweeps=60, temperature=2.0, final_temperature=0.1
     )
-    for found in translate_lines(lines(["a b", "b b a"]), model, decoding):
+    for found in translate_lines(lines(SHORT), model, decoding):
         bound = model.bind([model.source_ids(found.line.text, "source")])
         length = bound.predicted_lengths(1)[0][0]
-        states = all_states(bound, bound.rows([0], [[4] * min(length, 6)]))
-        if length <= 6:
-            lowest = ENERGIES[energy].evaluate(bound, states).energy.min()
-            assert found.energy == pytest.approx(float(lowest), abs=1e-4)
+        assert length <= 6
+        states = all_states(bound, bound.rows([0], [[4] * length]))
+        lowest = ENERGIES[energy].evaluate(bound, states).energy.min()
+        assert found.energy == pytest.approx(float(lowest), abs=1e-4)
+
+
+def test_the_work_counts_every_row_and_what_moved():
+    model = tiny_conditional.model()
+    bound = model.bind([model.source_ids("a b", "source")])
+    start = [model.target_ids("a c b", "target")]
+
+    def work(**settings):
+        return decode(bound, [1], make_decoding(decoder="mh", start="given", **settings), start).work
+
+    assert work(sweeps=0).rows == 3 and work(sweeps=0).mobility is None
+    warm, cold = work(sweeps=40, temperature=3.0), work(sweeps=40, temperature=1e-3)
+    assert 0 < warm.moved < warm.accepted <= warm.proposed == 120 and warm.mobility == warm.moved / 120
+    assert cold.moved < warm.moved and cold.rows > 3
+
+
+def test_lists_are_as_long_as_asked_for():
+    model = tiny_conditional.model()
+    for n_best in (1, 2):
+        found = translate_lines(lines(), model, make_decoding(n_best=n_best, length_beam=3))
+        assert {len(one.candidates) for one in found if one.line.text} == {n_best}
+    close = make_decoding(decoder="mh", samples=5, thin=0.01, sweeps=2, length_beam=1)
+    assert {len(one.samples) for one in translate_lines(lines(), model, close) if one.line.text} == {5}
+
+
+def test_the_signature_names_whatever_decides_the_output():
+    plain = make_decoding(decoder="mh", samples=2)
+    others = [{"samples": 3}, {"samples": 2, "thin": 2.0}, {"samples": 2, "n_best": 2}, {"samples": 2, "sweeps": 3}]
+    signatures = {plain.signature(), *(make_decoding(decoder="mh", **other).signature() for other in others)}
+    assert len(signatures) == 5
+    assert make_decoding(n_best=2).signature() != make_decoding().signature()
+
+
+def test_the_separator_and_the_ratio_are_in_the_fingerprint_of_a_prefix(tiny_folder):
+    plain = HuggingFaceMaskedLM.from_pretrained(tiny_folder)
+    ways = [{}, {"separator": "the"}, {"length_ratio": 0.5}]
+    assert len({PrefixConditional(plain, **way).fingerprint() for way in ways}) == 3
+
+
+def test_lines_before_a_reading_error_are_translated():
+    def broken():
+        yield from lines(["a b", "b", "c"])
+        raise InputError("no more")
+
+    found = []
+    with pytest.raises(InputError, match="no more"):
+        for one in translate_lines(broken(), tiny_conditional.model(), make_decoding(), chunk=2):
+            found.append(one.line.number)
+    assert found == [1, 2, 3]
+
+
+def test_joint_choice_with_a_full_hypothesis_and_a_predicted_end():
+    model = tiny_conditional.model(end="predicted")
+    bound = model.bind([model.source_ids("a b", "source")])
+    longest = [[4] * bound.longest]
+    found = decode(bound, [1], make_decoding(decoder="mh", start="given", choose="joint", sweeps=1), longest)
+    assert len(found.best[0][0].tokens) == bound.longest
 
 
 @pytest.mark.parametrize("settings", [{}, {"decoder": "mh", "sweeps": 3}, {"decoder": "gibbs", "sweeps": 2}])

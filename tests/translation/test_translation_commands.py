@@ -15,6 +15,7 @@ import typer
 
 from maskropolis import cli, translation
 from maskropolis.app.train import train
+from maskropolis.chains import line_output
 from maskropolis.training.parallel_options import ParallelOptions
 
 
@@ -104,6 +105,9 @@ def test_hypotheses_are_starts_and_references_are_scored(folder, run):
     assert code == 0 and out == (folder / "h.txt").read_text() and "chrF 100.00" in err
     (folder / "short.txt").write_text("b b\n")
     code, _, err = run("translate", "a.txt", "-m", "model", "--decoder", "mh", "--hypotheses", "short.txt")
+    assert code == 2 and "has 4 lines and 'short.txt' has 1" in err
+    given = ["translate", "-m", "model", "--decoder", "mh", "--hypotheses", "short.txt"]
+    code, _, err = run(*given, stdin=(folder / "a.txt").read_bytes())
     assert code == 2 and "'short.txt' ends before line 2" in err
     assert (
         "has 4 lines and 'short.txt' has 1" in run("translate", "a.txt", "-m", "model", "--reference", "short.txt")[2]
@@ -176,11 +180,12 @@ def test_rescoring_by_energy_by_both_and_with_a_tuned_weight(folder, run):
     given = ["rescore", "l.nbest", "-m", "model", "--source", "a.txt"]
     code, _, _ = run(*given, "-o", "ranked.jsonl")
     ranked = [json.loads(line) for line in (folder / "ranked.jsonl").read_text().splitlines()]
-    assert code == 0 and [one["line"] for one in ranked] == [1, 4]
+    assert code == 0 and [one["line"] for one in ranked] == [1, 2, 3, 4]
+    assert [len(one["candidates"]) for one in ranked] == [3, 0, 0, 2]
     for one in ranked:
         each = [c["energy"] / c["tokens"] for c in one["candidates"]]
         assert each == sorted(each)
-    assert run(*given, "--weight", 0)[1] == "a c\na\n"
+    assert run(*given, "--weight", 0)[1] == "a c\n\n\na\n"
     (folder / "ref.txt").write_text("b b b b b\n\n\na a a a a\n")
     code, _, err = run(*given, "--tune", "l.nbest", "--tune-source", "a.txt", "--tune-reference", "ref.txt")
     assert code == 0 and "tuned on 2 lists" in err
@@ -190,11 +195,68 @@ def test_rescoring_by_energy_by_both_and_with_a_tuned_weight(folder, run):
     assert same[0] == 0 and out == [one[0]["text"] if one else "" for one in best]
 
 
+def test_what_rescoring_cannot_read(folder, run):
+    (folder / "l.nbest").write_text("0 ||| a z ||| -0.1\n")
+    code, _, err = run("rescore", "l.nbest", "-m", "model", "--source", "a.txt")
+    assert code == 0 and "source 1 or its candidates: the model does not know 'z'" in err
+    (folder / "l.jsonl").write_text('{"line": 1, "source": "a", "candidates": [{"text": "a", "score": "high"}]}\n')
+    code, _, err = run("rescore", "l.jsonl", "-m", "model")
+    assert code == 2 and "l.jsonl, line 1 is malformed" in err and err.count("\n") == 1
+
+
+def test_an_interrupt_while_writing_writes_nothing_twice(folder, run, monkeypatch):
+    usual, calls = line_output.write_json, []
+
+    def interrupted(path, value):
+        calls.append(value["lines"])
+        if calls[-1] and calls.count(calls[-1]) == 1 and len(calls) == 2:
+            raise KeyboardInterrupt
+        usual(path, value)
+
+    (folder / "long.txt").write_text("a b\nb c\n" * 4)
+    whole = run("translate", "long.txt", "-m", "model")[1]
+    with monkeypatch.context() as patched:
+        patched.setattr(translation, "CHUNK", 2)
+        patched.setattr(line_output, "write_json", interrupted)
+        assert run("translate", "long.txt", "-m", "model", "-o", "out.txt")[0] == 130
+    assert len((folder / "out.txt.partial").read_text().splitlines()) <= 2
+    assert run("translate", "long.txt", "-m", "model", "-o", "out.txt", "--resume")[0] == 0
+    assert (folder / "out.txt").read_text() == whole
+
+
+def test_a_job_is_resumed_on_the_same_input_and_in_the_same_form_only(folder, run):
+    (folder / "long.txt").write_text("a b\n" + "a " * 30 + "\nb c\n")
+    given = ["translate", "long.txt", "-m", "model", "-o", "out.jsonl"]
+    assert run(*given)[0] == 2
+    for other in (["--n-best", 2], ["--dtype", "bfloat16"], ["--detokenise"]):
+        assert "made in another way" in run(*given, *other, "--resume", "--skip-bad")[2], other
+    (folder / "long.txt").write_text("b b\n\nb c\n")
+    assert "made in another way" in run(*given, "--resume")[2]
+
+
+def test_good_lines_before_an_unreadable_one_are_translated(folder, run):
+    (folder / "mixed.txt").write_bytes(b"a b\nb\n\xff\nc\n")
+    code, _, err = run("translate", "mixed.txt", "-m", "model", "-o", "out.txt")
+    assert code == 2 and "line 3 is not valid UTF-8" in err
+    assert len((folder / "out.txt.partial").read_text().splitlines()) == 2
+
+
+def test_a_hypothesis_too_long_for_its_prefix_is_one_line(folder, run, tiny_folder):
+    (folder / "e.txt").write_text("the cat sat\n")
+    (folder / "h.txt").write_text("the cat sat " * 20 + "\n")
+    code, _, err = run(
+        "translate", "e.txt", "-m", tiny_folder, "--separator", "", "--decoder", "mh", "--hypotheses", "h.txt"
+    )
+    assert code == 2 and err.count("\n") == 1
+
+
 def test_an_imported_checkpoint_translates(folder, run):
     made = fairseq_reference.weights(8, 16, 24, 1, 20, pre_norm=False)
     path = fairseq_reference.write(folder, made, 2, ["a", "b@@", "c"])
     code, out, err = run("import-fairseq", path, "imported")
     assert code == 0 and "1 + 1 layers of width 16" in out and "split into sub-words" in err
+    card = (folder / "imported" / "README.md").read_text()
+    assert f"`{path.name}`" in card and "1 + 1 layers of width 16" in card and str(folder) not in card
     code, out, _ = run("translate", "a.txt", "-m", "imported", "--iterations", 3)
     assert code == 0 and len(out.splitlines()) == 4
 

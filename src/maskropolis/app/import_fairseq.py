@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from maskropolis.models.fairseq_import import Imported
 
 
 def register(application: typer.Typer) -> None:
@@ -38,10 +41,42 @@ def import_fairseq(
     with quiet():
         found.network.save_pretrained(folder)
         found.tokenizer.save_pretrained(folder)
-    config = found.network.config
-    print(
-        f"saved {folder}: {config.encoder_layers} + {config.decoder_layers} layers of width {config.d_model}, "
-        f"{config.vocab_size} symbols, {found.parameters:,} parameters"
-    )
+    (folder / "README.md").write_text(_card(checkpoint, folder, found, codes is not None), encoding="utf-8")
+    print(f"saved {folder}: {_described(found)}")
     if codes is None:
         print("sources must come split into sub-words, as the checkpoint was trained; see --codes", file=sys.stderr)
+
+
+def _described(found: Imported) -> str:
+    config = found.network.config
+    return (
+        f"{config.encoder_layers} + {config.decoder_layers} layers of width {config.d_model}, "
+        f"{config.vocab_size} symbols, {found.parameters:,} parameters"
+    )
+
+
+def _card(checkpoint: Path, folder: Path, found: Imported, splits: bool) -> str:
+    """The model card as Markdown; what is not known of a checkpoint, it says so."""
+    from maskropolis import __version__
+
+    text = "Text is split into sub-words by the codes that were imported with it."
+    return f"""---
+license: "unknown"
+library_name: "maskropolis"
+pipeline_tag: "translation"
+tags: ["translation", "conditional-masked-language-model", "mask-predict", "maskropolis"]
+---
+
+# {folder.name}
+
+A conditional masked language model, imported by maskropolis {__version__} from the Mask-Predict checkpoint
+`{checkpoint.name}` (Ghazvininejad et al. 2019): {_described(found)}.
+
+```sh
+maskropolis translate --model {folder.name} source.txt
+```
+
+{text if splits else "Sources must come split into sub-words, as the checkpoint was trained."}
+
+Languages, training text and licence are those of the checkpoint; nothing was measured on import.
+"""

@@ -66,7 +66,7 @@ def rescore(
         weight = _tuned(opened, wanted, per_token, tune, tune_source, str(tune_reference))
     best: dict[int, str] = {}
     with open_output(output, overwrite) as stream:
-        for one in with_energies(lists, opened, wanted):
+        for one in with_energies(lists, opened, wanted, notify=_warn):
             ranked = rank(one, weight, per_token)
             best[one.number] = ranked.candidates[0].text if ranked.candidates else ""
             line = best[one.number]
@@ -76,6 +76,10 @@ def rescore(
     _report(opened, energy, per_token, weight)
     if references is not None:
         _score(best, references)
+
+
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _all(path: str | None) -> list[str] | None:

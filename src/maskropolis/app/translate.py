@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maskropolis.app import model_options
+from maskropolis.app.translate_inputs import lines_of, read_as, references_of
 from maskropolis.errors import InputError
 
 if TYPE_CHECKING:
@@ -103,16 +104,29 @@ def translate(
     from maskropolis.translation import load_translator, make_decoding
 
     decoding = make_decoding(**given, with_energy=with_energy or as_json)
-    references = _references(reference, source)
-    lines = _lines(source, hypotheses)
+    references = references_of(reference, source)
+    lines = lines_of(source, hypotheses)
     first = next(lines, None)
+    as_read = read_as(source, hypotheses, dtype, as_json, detokenise)
     options: dict[str, Any] = {"device": device, "dtype": dtype, "separator": separator, "length_ratio": length_ratio}
     opened = load_translator(model, beam=beam, **options)
     if token_budget is not None:
         opened.budget.tokens = max(1, token_budget)
+    _require_able(opened, n_best, samples, hypotheses)
     rest = iter(()) if first is None else itertools.chain([first], lines)
-    job = _Job(opened, decoding, as_json, detokenise, skip_bad)
+    job = _Job(opened, decoding, as_json, detokenise, skip_bad, as_read)
     job.run(rest, output, resume, overwrite, references)
+
+
+def _require_able(model: Any, n_best: int, samples: int, hypotheses: str | None) -> None:
+    """Raises `InputError` for what an autoregressive model cannot give."""
+    from maskropolis.decoders.beam import AutoregressiveTranslator
+
+    if isinstance(model, AutoregressiveTranslator) and (n_best > 1 or samples or hypotheses is not None):
+        raise InputError(
+            "an autoregressive model gives one translation by beam search; "
+            "--n-best, --samples and --hypotheses need a conditional masked model"
+        )
 
 
 def _lowest(answer: str) -> bool:
@@ -126,9 +140,11 @@ def _lowest(answer: str) -> bool:
 class _Job:
     """One stream of translations from a source to an output."""
 
-    def __init__(self, model: Any, decoding: Any, as_json: bool, detokenise: bool, skip_bad: bool) -> None:
+    def __init__(
+        self, model: Any, decoding: Any, as_json: bool, detokenise: bool, skip_bad: bool, as_read: str
+    ) -> None:
         self.model, self.decoding, self.as_json = model, decoding, as_json
-        self.detokenise, self.skip_bad = detokenise, skip_bad
+        self.detokenise, self.skip_bad, self.as_read = detokenise, skip_bad, as_read
 
     def run(
         self, lines: Iterator[Line], output: str, resume: bool, overwrite: bool, references: list[str] | None
@@ -138,9 +154,11 @@ class _Job:
         from maskropolis.translation import CHUNK, Work, signature, translate_lines
 
         said = signature(self.model, self.decoding)
-        form = f"{said}|form:{'json' if self.as_json else 'detokenised' if self.detokenise else 'text'}"
         total, began, texts = Work(), time.perf_counter(), list[str]()
-        with partial_told(output), open_lines(output, form, resume=resume, overwrite=overwrite) as out:
+        with (
+            partial_told(output),
+            open_lines(output, f"{said}|{self.as_read}", resume=resume, overwrite=overwrite) as out,
+        ):
             skipped = sum(1 for _ in itertools.islice(lines, out.done))
             if skipped:
                 print(f"resumed after {skipped} lines", file=sys.stderr)
@@ -200,46 +218,16 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def _lines(source: str, hypotheses: str | None) -> Iterator[Line]:
-    """The sources, each with the hypothesis on the same line if there is such a file."""
-    from maskropolis.records import STANDARD, read_lines
-    from maskropolis.translation import Line
-
-    shown = "standard input" if source == STANDARD else source
-    sources = read_lines(source)
-    if hypotheses is None:
-        for number, text in sources:
-            yield Line(number, text, f"{shown}, line {number}")
-        return
-    for number, (one, given) in enumerate(itertools.zip_longest(sources, read_lines(hypotheses)), start=1):
-        if one is None or given is None:
-            shorter = shown if one is None else hypotheses
-            raise InputError(f"'{shorter}' ends before line {number}; expected as many hypotheses as sources")
-        yield Line(number, one[1], f"{shown}, line {number}", given[1])
-
-
-def _references(path: str | None, source: str) -> list[str] | None:
-    if path is None:
-        return None
-    from maskropolis.records import STANDARD, read_lines
-
-    references = [text for _, text in read_lines(path)]
-    if source != STANDARD:
-        count = sum(1 for _ in read_lines(source))
-        if count != len(references):
-            raise InputError(f"'{source}' has {count} lines and '{path}' has {len(references)}; expected as many")
-    return references
-
-
 @contextlib.contextmanager
 def _written_at_the_end(write: Callable[[list[str]], None]) -> Iterator[Callable[[str, bool], None]]:
     """Collects lines and writes them in portions; what was finished before an error or a signal is written too."""
     waiting: list[str] = []
 
     def flush() -> None:
-        if waiting:
-            write(waiting)
-            waiting.clear()
+        some = waiting.copy()
+        waiting.clear()  # before they are written: an interrupt in between must not write them twice
+        if some:
+            write(some)
 
     def add(line: str, now: bool) -> None:
         waiting.append(line)
@@ -259,7 +247,7 @@ def _summary(work: Work, seconds: float) -> str:
     if work.rows:
         parts.append(f"{work.rows} model rows, {work.rows / max(seconds, 1e-9):.0f} a second")
     if work.acceptance is not None:
-        parts.append(f"accepted {work.acceptance:.1%} of proposals")
+        parts.append(f"accepted {work.acceptance:.1%} of proposals, {work.mobility:.1%} changed a token")
     return ", ".join(parts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,7 +81,7 @@ class Decoding:
 
     def signature(self) -> str:
         """Everything that decides the translations, as `key:value|…`."""
-        parts = {"decoder": f"{self.decoder}({self.iterations})", "lengths": self.length_beam}
+        parts: dict[str, Any] = {"decoder": f"{self.decoder}({self.iterations})", "lengths": self.length_beam}
         if self.decoder != "mask-predict":
             schedule = self.search.schedule(2)
             falling = f"{schedule.shape}({schedule.start:g}→{schedule.last:g})"
@@ -92,6 +93,10 @@ class Decoding:
                 "sweeps": f"{self.search.sweeps:g}", "answer": "lowest" if self.search.lowest else "last",
                 "choose": self.choose, "seed": self.seed,
             }  # fmt: skip
+            if self.search.samples:
+                parts["samples"] = f"{self.search.samples}({self.search.thin:g} sweeps apart)"
+        if self.search.n_best > 1:
+            parts["n-best"] = self.search.n_best
         return "|".join(f"{key}:{value}" for key, value in parts.items())
 
 
@@ -110,20 +115,27 @@ class Hypothesis:
 
 @dataclass
 class Work:
-    """What decoding cost: sources, model rows, steps in which a chain accepted, and all such steps."""
+    """What decoding cost: sources, model rows, steps in which a chain accepted, in which it accepted another state than
+    its own, and all steps."""
 
     sources: int = 0
     rows: int = 0
     accepted: int = 0
+    moved: int = 0
     proposed: int = 0
 
     def add(self, other: Work) -> None:
-        for name in ("sources", "rows", "accepted", "proposed"):
+        for name in ("sources", "rows", "accepted", "moved", "proposed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
     def acceptance(self) -> float | None:
         return self.accepted / self.proposed if self.proposed else None
+
+    @property
+    def mobility(self) -> float | None:
+        """The share of steps that changed a token: a proposal of the present token is accepted, but moves nothing."""
+        return self.moved / self.proposed if self.proposed else None
 
 
 @dataclass
@@ -168,7 +180,7 @@ def decode(
     modes = find_modes(
         bound, decoding.make_kernel(), decoding.make_energy(), sequences, keys, decoding.search, decoding.seed, watch
     )
-    work.add(Work(0, modes.rows, modes.accepted, modes.proposed))
+    work.add(Work(0, modes.rows, modes.accepted, modes.moved, modes.proposed))
     return _chosen(bound, modes, owner, decoding, work)
 
 
@@ -230,7 +242,7 @@ def _by_mask_predict(bound: Bound, decoding: Decoding, work: Work) -> Found:
         best[source].append(Hypothesis(tuple(tokens), energy, score))
     for found in best:
         found.sort(key=lambda h: -(h.score if h.score is not None else 0.0))
-    return Found(best, [[] for _ in best], work)
+    return Found([found[: decoding.search.n_best] for found in best], [[] for _ in best], work)
 
 
 def _chosen(bound: Bound, modes: Modes, owner: Sequence[int], decoding: Decoding, work: Work) -> Found:

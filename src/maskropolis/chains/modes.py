@@ -6,6 +6,7 @@ does depends neither on its company nor on how the work is divided.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -76,7 +77,8 @@ class Modes:
         sequences, energy: the answer of each chain and its energy [C] float64.
         n_best: for each chain, its distinct states of lowest energy: (energy, tokens of the row), lowest first.
         samples: for each chain, rows kept on the way: (energy, tokens of the row).
-        accepted, proposed: steps in which a chain accepted, and all; every chain a step of its own.
+        accepted, moved, proposed: steps in which a chain accepted, in which it accepted another state than its own,
+            and all; every chain a step of its own.
         rows: model rows evaluated.
     """
 
@@ -85,6 +87,7 @@ class Modes:
     n_best: list[list[tuple[float, tuple[int, ...]]]]
     samples: list[list[tuple[float, tuple[int, ...]]]]
     accepted: int = 0
+    moved: int = 0
     proposed: int = 0
     rows: int = 0
     _listed: list[dict[tuple[int, ...], float]] = field(default_factory=list, repr=False)
@@ -138,11 +141,12 @@ class _Group:
         self.start = modes.sequences.rows(index).trimmed()
         self.sweep = max(1, kernel.steps_per_sweep(free))
         self.steps = round(search.sweeps * self.sweep)
-        self.keep = {self.steps - round(k * search.thin * self.sweep) for k in range(search.samples)}
+        self.keep = Counter(self.steps - round(k * search.thin * self.sweep) for k in range(search.samples))
 
     def run(self, chains: Tensor, seed: int) -> None:
         state = self.kernel.init(self.model, self.start)
         known = None if state.evaluation is None else state.energy
+        self.modes.rows += 0 if state.evaluation is None else state.evaluation.rows
         self._meet(0, state.sequences, known, torch.ones_like(self.index, dtype=torch.bool))
         if not self.steps:
             return
@@ -155,6 +159,7 @@ class _Group:
 
     def _count(self, tick: Tick) -> None:
         self.modes.accepted += int(tick.info.accepted.sum())
+        self.modes.moved += int((tick.info.changed > 0).sum())
         self.modes.proposed += len(self.index)
         self.modes.rows += tick.info.rows
 
@@ -163,9 +168,9 @@ class _Group:
 
     def _meet(self, step: int, sequences: Sequences, energy: Tensor | None, changed: Tensor) -> None:
         """Take note of the states after `step` steps. Where the kernel tracks no energy, only at the ends of sweeps."""
-        at_sweep, last, kept = step % self.sweep == 0, step == self.steps, step in self.keep
+        at_sweep, last, kept = step % self.sweep == 0, step == self.steps, self.keep[step]
         if energy is None:
-            wanted = last or kept or (at_sweep and (self.search.lowest or self.on_sweep is not None))
+            wanted = last or kept > 0 or (at_sweep and (self.search.lowest or self.on_sweep is not None))
             if not wanted:
                 return
             evaluation = self.energy.evaluate(self.model, sequences)
@@ -175,7 +180,7 @@ class _Group:
         self._list(sequences, energy, changed)
         if kept:
             for row, chain in enumerate(self.index.tolist()):
-                self.modes.samples[chain].append((float(energy[row]), _key(sequences, row)))
+                self.modes.samples[chain] += kept * [(float(energy[row]), _key(sequences, row))]
         if at_sweep and self.on_sweep is not None:
             self.on_sweep(step // self.sweep, self.index, sequences, energy)
 

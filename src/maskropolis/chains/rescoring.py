@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,8 @@ def read_n_best(path: str, sources: Sequence[str] | None = None) -> list[NBest]:
     """N-best lists from JSON lines as `maskropolis translate` writes them, or in the form of Moses.
 
     Moses: `number ||| text ||| features ||| score`, the number of the source counted from 0, features optional. The
-    sources come from the JSON, or from `sources`. Raises `InputError` naming file and line.
+    sources come from the JSON, or from `sources`; then each of them has a list, if an
+    empty one. Raises `InputError` naming file and line.
     """
     json_lines = Path(path).suffix in (".jsonl", ".ndjson") or Path(path).suffixes[-2:-1] == [".jsonl"]
     found: dict[int, NBest] = {}
@@ -54,6 +55,8 @@ def read_n_best(path: str, sources: Sequence[str] | None = None) -> list[NBest]:
                 found[number].candidates.append(candidate)
     if not found:
         raise InputError(f"'{path}' holds no candidates")
+    for number, source in enumerate(sources or [], start=1):
+        found.setdefault(number, NBest(number, source, []))
     return [found[number] for number in sorted(found)]
 
 
@@ -82,31 +85,51 @@ def _of_json(text: str, where: str) -> Iterator[tuple[int, str | None, Scored | 
     try:
         value = json.loads(text)
         number, source = int(value["line"]), value.get("source")
-        listed = [(str(one["text"]), one.get("score")) for one in value["candidates"]]
+        listed = [
+            (str(one["text"]), None if one.get("score") is None else float(one["score"])) for one in value["candidates"]
+        ]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
-            f'{where} is malformed; expected {{"line": …, "source": …, "candidates": [{{"text": …}}]}}'
+            f'{where} is malformed; expected {{"line": …, "source": …, "candidates": [{{"text": …, "score": number}}]}}'
         ) from None
     if not listed:
         yield number, source, None
     for candidate, score in listed:
-        yield number, source, Scored(candidate, None if score is None else float(score))
+        yield number, source, Scored(candidate, score)
 
 
-def with_energies(lists: Iterable[NBest], model: Conditional, energy: MaskedEnergy, chunk: int = 64) -> Iterator[NBest]:
-    """The same lists with the energy of every candidate; a source without text has none. Streams, in order."""
+def with_energies(
+    lists: Iterable[NBest],
+    model: Conditional,
+    energy: MaskedEnergy,
+    chunk: int = 64,
+    notify: Callable[[str], None] = lambda message: None,
+) -> Iterator[NBest]:
+    """The same lists with the energy of every candidate; a source without text has none. Streams, in order.
+
+    `notify` is told of what the vocabulary does not know.
+    """
     some: list[NBest] = []
     for one in lists:
         some.append(one)
         if len(some) == chunk:
-            yield from _evaluated(some, model, energy)
+            yield from _evaluated(some, model, energy, notify)
             some = []
     if some:
-        yield from _evaluated(some, model, energy)
+        yield from _evaluated(some, model, energy, notify)
 
 
-def _evaluated(lists: list[NBest], model: Conditional, energy: MaskedEnergy) -> Iterator[NBest]:
+def _evaluated(
+    lists: list[NBest], model: Conditional, energy: MaskedEnergy, notify: Callable[[str], None]
+) -> Iterator[NBest]:
     usable = [one for one in lists if one.source.strip() and one.candidates]
+    for one in usable:
+        unknown = {
+            part: None for text in (one.source, *(c.text for c in one.candidates)) for part in model.unknown(text)
+        }
+        if unknown:
+            shown = ", ".join(repr(part) for part in list(unknown)[:5])
+            notify(f"source {one.number} or its candidates: the model does not know {shown}; read as unknown")
     found: dict[int, list[Scored]] = {}
     if usable:
         bound = model.bind([model.source_ids(one.source, f"source {one.number}") for one in usable])

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from maskropolis.errors import InputError, ModelError, unknown_name
@@ -17,6 +18,9 @@ from maskropolis.models.protocol import Budget
 from maskropolis.models.quiet import quiet
 from maskropolis.sequences import Sequences
 
+MOST_TOKENS = 512
+"""Of a source or a target, where a model has no positions that could run out."""
+
 
 class AutoregressiveTranslator:
     """A `transformers` encoder–decoder with its tokenizer. `beam` 1 is greedy."""
@@ -25,7 +29,7 @@ class AutoregressiveTranslator:
         if beam < 1:
             raise InputError(f"a beam of {beam} is too narrow; expected at least 1")
         self.network, self.name, self.beam = network.eval(), name, beam
-        longest = int(network.config.max_position_embeddings)
+        longest = int(getattr(network.config, "max_position_embeddings", None) or MOST_TOKENS)
         self.codec = TranslationCodec(tokenizer, longest, longest - 2)
         self.budget = Budget(tokens=4096 if self.device.type == "cpu" else 65536)
         self.source_ids, self.target_ids = self.codec.source_ids, self.codec.target_ids
@@ -36,10 +40,8 @@ class AutoregressiveTranslator:
         return torch.device(self.network.device)
 
     @torch.inference_mode()
-    def translate(
-        self, sources: Sequence[Sequence[int]], most: int | None = None
-    ) -> list[list[tuple[list[int], float]]]:
-        """For each source its translations, best first, each with its score (log-probability over length)."""
+    def translate(self, sources: Sequence[Sequence[int]]) -> list[list[tuple[list[int], float]]]:
+        """For each source its translations, best first, each with its mean log-probability, end token included."""
         order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
         found: list[list[tuple[list[int], float]]] = [[] for _ in sources]
         start = 0
@@ -47,27 +49,35 @@ class AutoregressiveTranslator:
             widest = len(sources[order[start]])
             stop = start + max(1, self.budget.tokens // (widest * self.beam))
             some = order[start:stop]
-            for i, translations in zip(some, self._batch([sources[i] for i in some], most), strict=True):
+            for i, translations in zip(some, self._batch([sources[i] for i in some]), strict=True):
                 found[i] = translations
             start = stop
         return found
 
-    def _batch(self, sources: list[Sequence[int]], most: int | None) -> list[list[tuple[list[int], float]]]:
+    def _batch(self, sources: list[Sequence[int]]) -> list[list[tuple[list[int], float]]]:
         config = self.network.config
         padding = config.pad_token_id
         padded = Sequences.from_lists(sources, [[False] * len(s) for s in sources], padding).to(self.device)
-        longest = min(self.codec.longest_target, most or 2 * padded.width + 10)
-        out = self.network.generate(
-            input_ids=padded.tokens, attention_mask=padded.attention.long(), num_beams=self.beam, do_sample=False,
-            max_new_tokens=longest, num_return_sequences=1, return_dict_in_generate=True, output_scores=False,
+        given = {"input_ids": padded.tokens, "attention_mask": padded.attention.long()}
+        found = self.network.generate(
+            **given, num_beams=self.beam, do_sample=False, num_return_sequences=1,
+            max_new_tokens=self.codec.longest_target,  # the same for all: a limit by the batch would show in answers
         )  # fmt: skip
-        scores = getattr(out, "sequences_scores", None)
-        values = [0.0] * len(sources) if scores is None else scores.tolist()
+        values = self._scores(given, found).tolist()
         hidden = {padding, config.bos_token_id, config.eos_token_id, config.decoder_start_token_id}
         return [
             [([token for token in row if token not in hidden], value)]
-            for row, value in zip(out.sequences.tolist(), values, strict=True)
+            for row, value in zip(found.tolist(), values, strict=True)
         ]
+
+    def _scores(self, given: dict[str, Tensor], found: Tensor) -> Tensor:
+        """[N] mean log-probability of the tokens of `found` [N, T] behind the first, up to the first end token."""
+        logits = self.network(**given, decoder_input_ids=found[:, :-1], use_cache=False).logits
+        following = found[:, 1:]
+        ends = following == self.network.config.eos_token_id
+        written = ends.cumsum(1) - ends.long() == 0  # `generate` may fill up with end tokens
+        log_p = logits.gather(2, following[..., None])[..., 0] - logits.logsumexp(2)
+        return (log_p * written).sum(1) / written.sum(1)
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -98,4 +108,6 @@ def load_autoregressive(
             tokenizer = AutoTokenizer.from_pretrained(name)
     except Exception as error:
         raise ModelError(f"cannot load '{name}': {' '.join(str(error).split())[:300]}") from None
+    if not tokenizer.is_fast:
+        raise ModelError(f"the tokenizer in '{name}' is not a fast one; expected a tokenizer.json")
     return AutoregressiveTranslator(network.to(where), tokenizer, name, beam)

@@ -106,9 +106,8 @@ def framed_rows(
 
 
 def free_tokens(sequences: Sequences, end: int | None = None) -> list[list[int]]:
-    """The free tokens of each row, up to the first `end` token if one is among them."""
-    found = []
-    for tokens, free in zip(sequences.tokens.tolist(), sequences.free.tolist(), strict=True):
-        row = [token for token, is_free in zip(tokens, free, strict=True) if is_free]
-        found.append(row[: row.index(end)] if end in row else row)
-    return found
+    """The free tokens of each row, `end` tokens left out."""
+    return [
+        [token for token, is_free in zip(tokens, free, strict=True) if is_free and token != end]
+        for tokens, free in zip(sequences.tokens.tolist(), sequences.free.tolist(), strict=True)
+    ]

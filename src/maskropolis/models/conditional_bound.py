@@ -148,8 +148,9 @@ class BoundMaskedLM:
     def length_scores(self, sources: Sequence[int], lengths: Sequence[int]) -> list[float]:
         """See `Bound`."""
         scores = self._memory.lengths.double().log_softmax(-1)
-        index = torch.tensor(list(sources), device=self.device), torch.tensor(list(lengths), device=self.device)
-        found: list[float] = scores[index].tolist()
+        longest = scores.shape[1] - 1  # a given hypothesis of full length and its end token are one beyond
+        wanted = torch.tensor(list(lengths), device=self.device).clamp(max=longest)
+        found: list[float] = scores[torch.tensor(list(sources), device=self.device), wanted].tolist()
         return found
 
     def blank(self, sources: Sequence[int], lengths: Sequence[int]) -> Sequences:

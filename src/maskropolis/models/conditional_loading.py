@@ -68,6 +68,8 @@ def _encoder_decoder(name: str, device: str, dtype: str) -> ConditionalMaskedLM:
             tokenizer = AutoTokenizer.from_pretrained(name)
     except Exception as error:
         raise ModelError(f"cannot load '{name}': {' '.join(str(error).split())[:300]}") from None
+    if not tokenizer.is_fast:
+        raise ModelError(f"the tokenizer in '{name}' is not a fast one; expected a tokenizer.json")
     highest = max(tokenizer.get_vocab().values(), default=-1)
     if highest >= network.config.vocab_size:
         raise ModelError(f"the tokenizer in '{name}' does not belong to its model: it has ids up to {highest}")

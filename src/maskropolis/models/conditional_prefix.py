@@ -81,7 +81,9 @@ class PrefixConditional:
         return PrefixBound(self, sources)
 
     def fingerprint(self) -> str:
-        return self.model.fingerprint()
+        """SHA-256 of the weights and of what stands between source and target."""
+        how = f"{self.model.fingerprint()} {self._between} {self.length_ratio}"
+        return hashlib.sha256(how.encode()).hexdigest()
 
 
 def _distance(middle: int, length: int) -> tuple[int, int]:
@@ -151,6 +153,12 @@ class PrefixBound:
         return self.rows(sources, [[self.mask_token] * length for length in lengths])
 
     def rows(self, sources: Sequence[int], targets: Sequence[Sequence[int]]) -> Sequences:
+        for source, target in zip(sources, targets, strict=True):
+            if len(target) > self._room[source]:
+                raise InputError(
+                    f"a translation of {len(target)} tokens does not fit behind its source of "
+                    f"{len(self.sources[source])}; the model has room for {self._room[source]} more: shorten either"
+                )
         heads = [self._conditional.head(self.sources[source]) for source in sources]
         padding = self._model.codec.padding
         return framed_rows(heads, targets, self._conditional.tail, sources, padding).to(self.device)

@@ -83,8 +83,8 @@ def train_parallel(
     """Train as `options` say and save the model in `folder`.
 
     Killed at any moment, a run started again with the same options and `resume` ends with the weights that it would
-    have had. All processes but the first return None. Raises `MaskropolisError`, and `Interrupted` after SIGINT or
-    SIGTERM, its state saved.
+    have had; with `minutes`, where the learning rate follows the clock, nearly. All processes but the first return
+    None. Raises `MaskropolisError`, and `Interrupted` after SIGINT or SIGTERM, its state saved.
     """
     with running(options, folder, resume, overwrite, command) as run:
         with PartialState().main_process_first():
