@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-SWEEPS = 10
+SWEEPS = 5
 ANNEALED = {"temperature": 1.0, "final_temperature": 0.1, "shape": "geometric"}
 MH: dict[str, Any] = {
     "decoder": "mh", "energy": "norm", "kernel": "single-site", "start": "mask-predict", "sweeps": SWEEPS,
