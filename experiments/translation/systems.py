@@ -61,8 +61,7 @@ def _main() -> list[System]:
 def _blocks() -> list[System]:
     kernels = {"1": "single-site", "2": "block:k=2", "4": "block:k=4"}
     return [
-        System("blocks", f"MH {energy}, blocks of {k}", {**MH, "energy": energy, "kernel": kernel}, sentences=FEW)
-        for energy in ("raw", "norm")
+        System("blocks", f"MH norm, blocks of {k}", {**MH, "kernel": kernel}, sentences=FEW)
         for k, kernel in kernels.items()
     ]
 
@@ -70,12 +69,9 @@ def _blocks() -> list[System]:
 def _schedules() -> list[System]:
     schedules: dict[str, dict[str, Any]] = {
         "constant 1": {"temperature": 1.0, "final_temperature": None},
-        "constant 0.3": {"temperature": 0.3, "final_temperature": None},
         "constant 0.1": {"temperature": 0.1, "final_temperature": None},
         "linear 1→0.1": {"shape": "linear"},
         "geometric 1→0.1": {},
-        "geometric 1→0.02": {"final_temperature": 0.02},
-        "cosine 1→0.1": {"shape": "cosine"},
         "geometric 0.3→0.02": {"temperature": 0.3, "final_temperature": 0.02},
     }
     return [
@@ -94,7 +90,7 @@ def _lengths() -> list[System]:
 def _choices() -> list[System]:
     return [
         System("choices", f"MH norm, lengths by {choose} energy", {**MH, "choose": choose}, sentences=FEW)
-        for choose in ("per-token", "total", "joint")
+        for choose in ("per-token", "joint")
     ]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from systems import TABLES
-
 Entry = dict[str, Any]
 TITLES = {
     "main": "Systems",
@@ -24,20 +22,18 @@ COLUMNS = (
 def page(entries: list[Entry], claims: list[Entry]) -> str:
     """The page in Markdown."""
     lines = ["# Translation on Multi30k", "", *_preamble(entries), "", "## Claims", "", *_claims(claims)]
-    for table in TABLES:
+    for table, title in TITLES.items():
         for pair in dict.fromkeys(entry["pair"] for entry in entries):
-            here = [entry for entry in entries if (entry["table"], entry["pair"]) == (table, pair)]
-            if here:
-                sentences = here[0]["sentences"]
-                lines += [
-                    "",
-                    f"## {TITLES[table]}, {pair}, {sentences:,} sentences",
-                    "",
-                    _line(COLUMNS),
-                    _rule(COLUMNS),
-                ]
-                lines += [_line(_row(entry)) for entry in here]
+            if rows := table_of(entries, table, pair):
+                sentences = next(e["sentences"] for e in entries if (e["table"], e["pair"]) == (table, pair))
+                lines += ["", f"## {title}, {pair}, {sentences:,} sentences", "", *rows]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def table_of(entries: list[Entry], table: str, pair: str) -> list[str]:
+    """The lines of one table; none if nothing of it was measured."""
+    here = [entry for entry in entries if (entry["table"], entry["pair"]) == (table, pair)]
+    return [_line(COLUMNS), _rule(COLUMNS), *(_line(_row(entry)) for entry in here)] if here else []
 
 
 def _preamble(entries: list[Entry]) -> list[str]:

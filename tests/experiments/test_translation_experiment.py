@@ -7,6 +7,7 @@ import json
 import random
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import cipher
 import pytest
@@ -16,12 +17,13 @@ run = command("translation")
 
 from comparisons import comparisons, decide, paired_bootstrap  # noqa: E402
 from systems import TABLES  # noqa: E402
-from tables_page import page  # noqa: E402
+from tables_page import TITLES, page, table_of  # noqa: E402
 
 from maskropolis.training.parallel_options import ParallelOptions  # noqa: E402
 from maskropolis.training.parallel_run import train_parallel  # noqa: E402
 
 SENTENCES = 6
+FOLDER = Path(run.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +102,19 @@ def test_training_sources_are_distilled_once(job, monkeypatch):
     (job / "kept").rename(job / "de-en-cmlm" / "model.safetensors")
     made.unlink()
     assert [options.distill for options in given] == [str(made), None]
+
+
+def test_the_tables_of_the_documentation_are_those_of_the_results():
+    entries = json.loads((FOLDER / "results.json").read_text(encoding="utf-8"))
+    text = (FOLDER.parents[1] / "docs" / "translation.md").read_text(encoding="utf-8")
+    for pair in {entry["pair"] for entry in entries}:
+        assert "\n".join(table_of(entries, "main", pair)) in text, pair
+    claims = json.loads((FOLDER / "claims.json").read_text(encoding="utf-8"))
+    assert (FOLDER / "results.md").read_text(encoding="utf-8") == page(entries, claims)
+
+
+def test_every_table_has_a_title():
+    assert TITLES.keys() == TABLES.keys()
 
 
 def test_a_measured_system_is_not_measured_again(job, monkeypatch, short):
