@@ -70,6 +70,7 @@ def _schedules() -> list[System]:
     schedules: dict[str, dict[str, Any]] = {
         "constant 1": {"temperature": 1.0, "final_temperature": None},
         "constant 0.1": {"temperature": 0.1, "final_temperature": None},
+        "geometric 3→0.1": {"temperature": 3.0},
         "linear 1→0.1": {"shape": "linear"},
         "geometric 1→0.1": {},
         "geometric 0.3→0.02": {"temperature": 0.3, "final_temperature": 0.02},
