@@ -55,7 +55,16 @@ def _main() -> list[System]:
             listed.append(
                 System("main", f"MH {energy} from {start}", {**MH, "energy": energy, "start": start}, pairs=pairs)
             )
-    return listed
+    return [*listed, *_chosen()]
+
+
+def _chosen() -> list[System]:
+    """The energy and the choice of lengths that were best on 300 validation pairs, and the same without sweeps."""
+    best = {**MH, "energy": "raw", "choose": "joint"}
+    return [
+        System("main", "Mask-Predict 10, best by raw, joint", {**best, "sweeps": 0}),
+        System("main", "MH raw from mask-predict, joint", best),
+    ]
 
 
 def _blocks() -> list[System]:
