@@ -19,6 +19,7 @@ from maskropolis.decoders.beam import AutoregressiveTranslator, load_autoregress
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models.conditional import Conditional
 from maskropolis.models.conditional_loading import is_autoregressive, load_conditional
+from maskropolis.models.conditional_text import listed
 
 __all__ = [
     "CHUNK",
@@ -192,18 +193,14 @@ def _encoded(
 def _encode(line: Line, model: Any, decoding: Decoding, notify: Notify) -> _Encoded:
     source = model.source_ids(line.text, line.where)
     if unknown := model.unknown(line.text):
-        notify(f"{line.where}: the model does not know {_shown(unknown)}; read as unknown")
+        notify(f"{line.where}: the model does not know {listed(unknown)}; read as unknown")
     if decoding.start != "given" or decoding.decoder == "mask-predict" or line.given is None:
         return _Encoded(line, source, None)
     where = f"the hypothesis for {line.where}"
     given = model.target_ids(line.given, where)
     if unknown := model.unknown(line.given):
-        raise InputError(f"{where} has parts that the model does not know ({_shown(unknown)}); replace them")
+        raise InputError(f"{where} has parts that the model does not know ({listed(unknown)}); replace them")
     return _Encoded(line, source, given)
-
-
-def _shown(parts: Sequence[str]) -> str:
-    return ", ".join(repr(part) for part in parts[:5]) + (", …" if len(parts) > 5 else "")
 
 
 def _translate(

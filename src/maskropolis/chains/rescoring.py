@@ -12,6 +12,7 @@ import torch
 
 from maskropolis.errors import InputError
 from maskropolis.models.conditional import Conditional
+from maskropolis.models.conditional_text import listed
 from maskropolis.records import read_lines
 from maskropolis.targets.energy import MaskedEnergy
 
@@ -128,7 +129,7 @@ def _evaluated(
             part: None for text in (one.source, *(c.text for c in one.candidates)) for part in model.unknown(text)
         }
         if unknown:
-            shown = ", ".join(repr(part) for part in list(unknown)[:5])
+            shown = listed(list(unknown))
             notify(f"source {one.number} or its candidates: the model does not know {shown}; read as unknown")
     found: dict[int, list[Scored]] = {}
     if usable:

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from maskropolis.errors import InputError, ModelError, unknown_name
-from maskropolis.models.conditional_text import TranslationCodec
+from maskropolis.models.conditional_text import TranslationCodec, require_fast
 from maskropolis.models.loading import DTYPES, find_device
 from maskropolis.models.protocol import Budget
 from maskropolis.models.quiet import quiet
@@ -108,6 +108,5 @@ def load_autoregressive(
             tokenizer = AutoTokenizer.from_pretrained(name)
     except Exception as error:
         raise ModelError(f"cannot load '{name}': {' '.join(str(error).split())[:300]}") from None
-    if not tokenizer.is_fast:
-        raise ModelError(f"the tokenizer in '{name}' is not a fast one; expected a tokenizer.json")
+    require_fast(tokenizer, name)
     return AutoregressiveTranslator(network.to(where), tokenizer, name, beam)

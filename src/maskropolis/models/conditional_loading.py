@@ -11,6 +11,7 @@ from maskropolis.models.conditional_bound import ConditionalMaskedLM
 from maskropolis.models.conditional_config import MODEL_TYPE
 from maskropolis.models.conditional_network import ConditionalNetwork
 from maskropolis.models.conditional_prefix import PrefixConditional
+from maskropolis.models.conditional_text import require_fast
 from maskropolis.models.huggingface import HuggingFaceMaskedLM
 from maskropolis.models.loading import DTYPES, find_device
 from maskropolis.models.quiet import quiet
@@ -68,8 +69,7 @@ def _encoder_decoder(name: str, device: str, dtype: str) -> ConditionalMaskedLM:
             tokenizer = AutoTokenizer.from_pretrained(name)
     except Exception as error:
         raise ModelError(f"cannot load '{name}': {' '.join(str(error).split())[:300]}") from None
-    if not tokenizer.is_fast:
-        raise ModelError(f"the tokenizer in '{name}' is not a fast one; expected a tokenizer.json")
+    require_fast(tokenizer, name)
     highest = max(tokenizer.get_vocab().values(), default=-1)
     if highest >= network.config.vocab_size:
         raise ModelError(f"the tokenizer in '{name}' does not belong to its model: it has ids up to {highest}")

@@ -9,8 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskropolis.errors import InputError
+from maskropolis.errors import InputError, ModelError
 from maskropolis.models.text import require_text, shorten
+
+
+def require_fast(tokenizer: Any, name: str) -> None:
+    """Raises `ModelError` for a tokenizer without offsets, by which unknown parts of a text are found."""
+    if not tokenizer.is_fast:
+        raise ModelError(f"the tokenizer in '{name}' is not a fast one; expected a tokenizer.json")
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Parts of a text for a message, at most five of them."""
+    return ", ".join(repr(part) for part in parts[:5]) + (", …" if len(parts) > 5 else "")
 
 
 class TranslationCodec:
