@@ -20,9 +20,9 @@ from torch import Tensor
 from benchmarks.harness import Goal, benchmark
 from benchmarks.models import bundled
 from benchmarks.score import CLOCK
-from maskropolis.decoders.diffusion import Source, diffuse, stream_source
-from maskropolis.decoders.diffusion_ancestral import Ancestral
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.decoders.diffusion.ancestral import Ancestral
+from maskropolis.decoders.diffusion.reverse import Source, diffuse, stream_source
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.randomness import START, Streams
 from maskropolis.sequences import Sequences
 

@@ -77,7 +77,7 @@ def peak_memory() -> float:
 
 def print_peak() -> None:
     """One step of 512 chains of 64 tokens; prints GiB of the peak above what was resident with the weights loaded."""
-    from maskropolis.models.planner import forget_peak, resident
+    from maskropolis.models.forward.planner import forget_peak, resident
 
     model = bert_base_shaped(layers=1)
     sequences = sequences_of(model, 64, tokens=512 * 64**2)

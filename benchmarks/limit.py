@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.harness import Goal, benchmark
 from benchmarks.models import bert_base_shaped, bundled
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM

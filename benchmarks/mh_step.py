@@ -16,7 +16,7 @@ from benchmarks.models import bundled
 from benchmarks.score import CLOCK
 from benchmarks.textbook import Textbook
 from maskropolis.kernels.single_site import SingleSite
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM

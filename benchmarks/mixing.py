@@ -36,7 +36,7 @@ from benchmarks.models import bundled
 from benchmarks.score import CLOCK
 from benchmarks.work import CHAINS, PLAIN, burnt_in
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import ENERGIES

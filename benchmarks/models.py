@@ -8,7 +8,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from maskropolis.models import load
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 
 
 def bundled() -> HuggingFaceMaskedLM:

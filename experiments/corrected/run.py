@@ -24,7 +24,7 @@ import torch  # noqa: E402
 from maskropolis import load  # noqa: E402
 from maskropolis.app.sweeps import start_records  # noqa: E402
 from maskropolis.errors import MaskropolisError  # noqa: E402
-from maskropolis.evaluation.judge import Judge  # noqa: E402
+from maskropolis.evaluation.judging.judge import Judge  # noqa: E402
 from maskropolis.evaluation.moving import Standing  # noqa: E402
 from maskropolis.sampling import SamplingConfig, prepare, run_prepared  # noqa: E402
 

@@ -21,8 +21,8 @@ import torch
 
 import maskropolis
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
-from maskropolis.models.shortlist import ShortlistMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
+from maskropolis.models.reference.shortlist import ShortlistMaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM, block_conditionals

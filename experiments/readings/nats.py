@@ -10,11 +10,11 @@ import torch
 from page import estimate
 
 from maskropolis.evaluation.intervals import Resampling, of_sums
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.randomness import AUXILIARY, Streams
 from maskropolis.records import Record
 from maskropolis.scoring import estimate_settings, score_records
-from maskropolis.targets.bounds import masked_losses
+from maskropolis.targets.diffusion.bounds import masked_losses
 
 RATE, HIDDEN_COPIES = 0.15, 4
 SIGMA = 0.5

@@ -21,11 +21,11 @@ import maskropolis
 from maskropolis.errors import InputError
 from maskropolis.evaluation.evaluating import Questions, evaluate
 from maskropolis.evaluation.intervals import Resampling
-from maskropolis.evaluation.judge import Judge
+from maskropolis.evaluation.judging.judge import Judge
 from maskropolis.evaluation.systems import System
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
-from maskropolis.training.mlm import train_mlm
-from maskropolis.training.options import Options
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
+from maskropolis.training.masked.mlm import train_mlm
+from maskropolis.training.masked.options import Options
 from maskropolis.training.output import RECORD, read_record
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import maskropolis
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.targets.energy import NORM
 
 NAMES = ("gibbs", "metropolis-hastings", "mask-predict", "langevin", "diffusion")

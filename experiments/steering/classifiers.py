@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from passages import AUTHORS, Passage
 
-from maskropolis.models.quiet import quiet
+from maskropolis.models.huggingface.quiet import quiet
 
 LAYERS, WIDTH, ROWS = 4, 40, 32
 LABELS = tuple(AUTHORS)

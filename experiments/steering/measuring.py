@@ -13,9 +13,9 @@ import common
 import numpy as np
 
 import maskropolis
-from maskropolis.chains.run_folder import Run
 from maskropolis.evaluation.intervals import Estimate, Resampling, of_sums
-from maskropolis.evaluation.judge import Judge
+from maskropolis.evaluation.judging.judge import Judge
+from maskropolis.runs.folder import Run
 from maskropolis.targets.energy import NORM
 
 RESAMPLING = Resampling()

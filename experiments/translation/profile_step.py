@@ -16,12 +16,12 @@ from torch.profiler import ProfilerActivity, profile
 from maskropolis.training.loop import Settings
 from maskropolis.training.memory import keep_freed_blocks
 from maskropolis.training.optimisation import Budget
-from maskropolis.training.parallel import read_pairs
-from maskropolis.training.parallel_batches import ParallelBatches, encode_pairs
-from maskropolis.training.parallel_options import ParallelOptions
-from maskropolis.training.parallel_run import make_task
-from maskropolis.training.parallel_trainer import ParallelTrainer
-from maskropolis.training.parallel_vocabulary import learn_joint
+from maskropolis.training.parallel.batches import ParallelBatches, encode_pairs
+from maskropolis.training.parallel.options import ParallelOptions
+from maskropolis.training.parallel.pairs import read_pairs
+from maskropolis.training.parallel.run import make_task
+from maskropolis.training.parallel.trainer import ParallelTrainer
+from maskropolis.training.parallel.vocabulary import learn_joint
 
 
 def main() -> None:

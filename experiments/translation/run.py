@@ -38,13 +38,13 @@ from paths import draw_paths
 from systems import BOTH, TABLES, System
 from tables_page import page
 
-from maskropolis.chains.hypotheses import Work
-from maskropolis.chains.rescoring import NBest, Scored, with_energies
-from maskropolis.decoders.quality import quality
 from maskropolis.records import read_lines
+from maskropolis.searching.hypotheses import Work
+from maskropolis.searching.quality import quality
+from maskropolis.searching.rescoring import NBest, Scored, with_energies
 from maskropolis.targets.energy import ENERGIES
-from maskropolis.training.parallel_options import KINDS, ParallelOptions
-from maskropolis.training.parallel_run import train_parallel
+from maskropolis.training.parallel.options import KINDS, ParallelOptions
+from maskropolis.training.parallel.run import train_parallel
 from maskropolis.translation import Line, load_translator, make_decoding, signature, translate_lines
 
 HERE = Path(__file__).parent

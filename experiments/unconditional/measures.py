@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskropolis.chains.diagnostics import measure
+from maskropolis.convergence.diagnostics import measure
 from maskropolis.evaluation.evaluating import Questions, evaluate
 from maskropolis.evaluation.intervals import Estimate, Resampling, of_means, of_sums
-from maskropolis.evaluation.judge import Judge, Judgement
+from maskropolis.evaluation.judging.judge import Judge, Judgement
 from maskropolis.evaluation.systems import System
-from maskropolis.models.rows import batches, single_mask_rows
+from maskropolis.models.forward.rows import batches, single_mask_rows
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM, RAW
 

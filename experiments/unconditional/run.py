@@ -35,7 +35,7 @@ from study import Files, Study, pilot  # noqa: E402
 
 from maskropolis import load  # noqa: E402
 from maskropolis.errors import InputError, MaskropolisError, unknown_name  # noqa: E402
-from maskropolis.evaluation.judge import Judge  # noqa: E402
+from maskropolis.evaluation.judging.judge import Judge  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

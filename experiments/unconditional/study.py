@@ -17,7 +17,7 @@ from sentences_of_length import divided
 from walks import Walk, half_masked, tokens_as, walk, write
 
 from maskropolis.decoders.fill import fill
-from maskropolis.evaluation.judge import Judge
+from maskropolis.evaluation.judging.judge import Judge
 from maskropolis.kernels import KERNELS
 from maskropolis.kernels.base import Kernel
 from maskropolis.kernels.specification import build_kernel

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskropolis.decoders.diffusion import diffuse, stream_source
-from maskropolis.decoders.diffusion_ancestral import Ancestral
-from maskropolis.decoders.diffusion_remasking import Remasking
+from maskropolis.decoders.diffusion.ancestral import Ancestral
+from maskropolis.decoders.diffusion.remasking import Remasking
+from maskropolis.decoders.diffusion.reverse import diffuse, stream_source
 from maskropolis.decoders.writing import Writing
 from maskropolis.kernels.base import Kernel, State
 from maskropolis.randomness import START, Streams

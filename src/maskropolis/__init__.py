@@ -8,14 +8,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC: dict[str, str] = {
-    "HuggingFaceMaskedLM": "maskropolis.models.huggingface",
+    "HuggingFaceMaskedLM": "maskropolis.models.huggingface.masked_lm",
     "Sequences": "maskropolis.sequences",
     "entropy": "maskropolis.mutation",
     "fill": "maskropolis.infilling",
     "generate": "maskropolis.generation",
     "load": "maskropolis.models",
     "mutate": "maskropolis.mutation",
-    "open_run": "maskropolis.chains.run_folder",
+    "open_run": "maskropolis.runs.folder",
     "resume": "maskropolis.sampling",
     "sample": "maskropolis.sampling",
     "sample_lines": "maskropolis.sampling",

@@ -13,19 +13,19 @@ from typing import Any
 
 from maskropolis import __version__
 from maskropolis.chains.configuration import MOST_CHAINS, MOST_STEPS
-from maskropolis.decoders.diffusion import Observe, Reverse, diffuse, stream_source, unobserved
-from maskropolis.decoders.diffusion_ancestral import Ancestral
-from maskropolis.decoders.diffusion_confidence import ORDERS, Confidence
-from maskropolis.decoders.diffusion_first_hitting import FirstHitting
-from maskropolis.decoders.diffusion_remasking import Remasking
+from maskropolis.decoders.diffusion.ancestral import Ancestral
+from maskropolis.decoders.diffusion.confidence import ORDERS, Confidence
+from maskropolis.decoders.diffusion.first_hitting import FirstHitting
+from maskropolis.decoders.diffusion.remasking import Remasking
+from maskropolis.decoders.diffusion.reverse import Observe, Reverse, diffuse, stream_source, unobserved
 from maskropolis.decoders.langevin import Langevin, langevin
 from maskropolis.decoders.mask_predict import mask_predict
 from maskropolis.decoders.starts import blank_chains, unknown_context
 from maskropolis.decoders.writing import Writing
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models import load
-from maskropolis.models.denoiser import HuggingFaceDenoiser
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.denoising.denoiser import HuggingFaceDenoiser
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.randomness import START, Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import energy_by_name

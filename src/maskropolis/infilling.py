@@ -29,8 +29,8 @@ from maskropolis.decoders.gaps import GappedText, Span, joined
 from maskropolis.decoders.starts import blank_chains, fill_chains
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models import load
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
-from maskropolis.models.text import require_text
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
+from maskropolis.models.text.codec import require_text
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import energy_by_name
 from maskropolis.targets.lengths import token_offset

@@ -1,6 +1,6 @@
 """Effects of mutations and certainty of positions under a masked language model: `mutate` and `entropy`.
 
-The scores are those of `maskropolis.targets.marginals`, after Meier et al. (2021); above 0 is likelier than the wild
+The scores are those of `targets.mutations.marginals`, after Meier et al. (2021); above 0 is likelier than the wild
 type.
 """
 
@@ -12,12 +12,18 @@ from typing import Any
 
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.models import opened
-from maskropolis.models.context import encode_in_context
-from maskropolis.models.text import listed_texts
+from maskropolis.models.text.codec import listed_texts
+from maskropolis.models.text.context import encode_in_context
 from maskropolis.records import Record
 from maskropolis.sequences import Sequences
-from maskropolis.targets.marginals import masked_marginals, pll_differences, profile, rows_needed, wt_marginals
-from maskropolis.targets.mutants import Mutant, Notation, substitutes
+from maskropolis.targets.mutations.marginals import (
+    masked_marginals,
+    pll_differences,
+    profile,
+    rows_needed,
+    wt_marginals,
+)
+from maskropolis.targets.mutations.notation import Mutant, Notation, substitutes
 
 METHODS = ("masked-marginals", "wt-marginals", "pll-difference")
 MOST_MUTANTS = 2_000_000

@@ -2,7 +2,7 @@
 
 A kernel turns uniforms into decisions only through `pick`, `draw` and `accept` (`hopeless` foresees the last). So an
 observer can watch every decision together with its exact probabilities, which is how transition matrices are computed
-from the very code that runs (`maskropolis.chains.transition`).
+from the very code that runs (`maskropolis.proof.transition`).
 """
 
 from __future__ import annotations

@@ -10,26 +10,26 @@ from typing import Any, overload
 import numpy as np
 import torch
 
-from maskropolis.chains.checkpoint import Checkpoint, load_state
 from maskropolis.chains.configuration import SamplingConfig
-from maskropolis.chains.describing import describe_run, plan_of, require_same_model, rounding_notices
-from maskropolis.chains.lock import locked
 from maskropolis.chains.portions import Portion, portions, require_enough_burn_in, require_lines
 from maskropolis.chains.preparation import Prepared, prepare
 from maskropolis.chains.progress import Progress
-from maskropolis.chains.recorder import Recorder
-from maskropolis.chains.recording import run_recorded, threads
-from maskropolis.chains.resuming import clear, discard, last_good, require_free
-from maskropolis.chains.run_folder import Run, open_run, require_run
 from maskropolis.chains.running import steps as steps_of
 from maskropolis.chains.samples import Samples
 from maskropolis.chains.stopping import StopSignals
 from maskropolis.errors import InputError, RunError, unknown_name
 from maskropolis.kernels.base import remark
 from maskropolis.models import load
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.models.protocol import Budget
 from maskropolis.records import Record
+from maskropolis.runs.checkpoint import Checkpoint, load_state
+from maskropolis.runs.describing import describe_run, plan_of, require_same_model, rounding_notices
+from maskropolis.runs.folder import Run, open_run, require_run
+from maskropolis.runs.lock import locked
+from maskropolis.runs.recorder import Recorder
+from maskropolis.runs.recording import run_recorded, threads
+from maskropolis.runs.resuming import clear, discard, last_good, require_free
 
 __all__ = [
     "Prepared", "SamplingConfig", "open_run", "prepare", "record", "resume", "run_prepared", "sample", "sample_lines",

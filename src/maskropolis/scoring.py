@@ -10,7 +10,7 @@
 Salazar et al. (2020); Goyal, Dyer & Berg-Kirkpatrick (2022); Kauf & Ivanova (2023) for the last, which keeps a model
 from guessing the pieces of a word from one another. All but the last come from one set of n rows; it adds a row for
 each token that is not the last of its word. The bounds are estimates with a standard error, each from rows of its own:
-see `maskropolis.targets.bounds` and, for models trained with noise, `maskropolis.targets.gaussian_bound`.
+see `targets.diffusion.bounds` and, for models trained with noise, `targets.diffusion.gaussian_bound`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from torch import Tensor
 
 from maskropolis.errors import InputError, MaskropolisError, NumericalError, unknown_name
 from maskropolis.models import opened
-from maskropolis.models.context import Encoded, encode_in_context
-from maskropolis.models.denoiser import HuggingFaceDenoiser
-from maskropolis.models.rows import Rows, batches, single_mask_rows
-from maskropolis.models.text import TextCodec, listed_texts
+from maskropolis.models.denoising.denoiser import HuggingFaceDenoiser
+from maskropolis.models.forward.rows import Rows, batches, single_mask_rows
+from maskropolis.models.text.codec import TextCodec, listed_texts
+from maskropolis.models.text.context import Encoded, encode_in_context
 from maskropolis.records import Record
 from maskropolis.sequences import Sequences
-from maskropolis.targets.any_order import any_order_bounds
-from maskropolis.targets.bounds import BOUNDS, Bound, BoundSettings, estimated_bounds
+from maskropolis.targets.diffusion.any_order import any_order_bounds
+from maskropolis.targets.diffusion.bounds import BOUNDS, Bound, BoundSettings, estimated_bounds
+from maskropolis.targets.diffusion.gaussian_bound import GAUSSIAN, GaussianSettings, gaussian_bounds
 from maskropolis.targets.energy import NORM, RAW
-from maskropolis.targets.gaussian_bound import GAUSSIAN, GaussianSettings, gaussian_bounds
 
 METRICS = ("pll", "pppl", "raw", "norm", "pll-word-l2r")
 WORD_L2R = "pll-word-l2r"
@@ -152,7 +152,7 @@ def score(
 
     `model` is a loaded model, a hub name or folder (loaded with the defaults of `maskropolis.load`), or None for the
     package's own. `prefix` and `suffix`, one for all or one for each text, are visible but not scored; see
-    `maskropolis.models.context`. Every metric but `pll-word-l2r` is always there; naming that one adds it, and so does
+    `models.text.context`. Every metric but `pll-word-l2r` is always there; naming that one adds it, and so does
     `all` where the tokenizer says which tokens form a word.
     The bounds `nelbo`, `d3pm` and `any-order` are added if named: `samples` rows each, `time_steps` and `noise` for
     d3pm; so are `gaussian` and `denoising` (at `sigma`) of a model trained with noise on its embeddings.

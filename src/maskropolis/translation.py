@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maskropolis import __version__
-from maskropolis.chains.hypotheses import Decoding, Found, Hypothesis, OnSweep, Work, decode
-from maskropolis.chains.modes import Search
 from maskropolis.decoders.beam import AutoregressiveTranslator, load_autoregressive
 from maskropolis.errors import InputError, unknown_name
-from maskropolis.models.conditional import Conditional
-from maskropolis.models.conditional_loading import is_autoregressive, load_conditional
-from maskropolis.models.conditional_text import listed
+from maskropolis.models.conditional.loading import is_autoregressive, load_conditional
+from maskropolis.models.conditional.protocol import Conditional
+from maskropolis.models.conditional.text import listed
+from maskropolis.searching.hypotheses import Decoding, Found, Hypothesis, OnSweep, Work, decode
+from maskropolis.searching.modes import Search
 
 __all__ = [
     "CHUNK",

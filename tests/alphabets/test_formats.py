@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import maskropolis
 from maskropolis import HuggingFaceMaskedLM, cli
 from maskropolis.errors import InputError, ModelError
-from maskropolis.models.alphabets import codec_for
+from maskropolis.models.text.alphabets import codec_for
 from maskropolis.records import Fields, open_records, read_records
 
 PROTEIN = "MKTAYIAKQRQISFVKSHFS"

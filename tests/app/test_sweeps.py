@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from maskropolis import cli
-from maskropolis.evaluation.judge import Judge, perplexity
+from maskropolis.evaluation.judging.judge import Judge, perplexity
 from maskropolis.evaluation.moving import Standing
 from maskropolis.generation import generate
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import maskropolis
-from maskropolis.chains import driver, files
+from maskropolis.chains import driver
+from maskropolis.records import files
 
 SMALL = {"length": [4, 6], "chains": 3, "burn_in": 1, "thin": 1, "steps": 60, "seed": 5}
 EVERY = 10

@@ -14,11 +14,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from maskropolis.chains.certificate import TOLERANCE, Certificate, certify, certify_all, specifications
-from maskropolis.chains.situations import Situation, real_situation, tabular_situations
 from maskropolis.errors import InputError
 from maskropolis.kernels import KERNELS, State, register
 from maskropolis.kernels.single_site import SingleSite
+from maskropolis.proof.certificate import TOLERANCE, Certificate, certify, certify_all, specifications
+from maskropolis.proof.situations import Situation, real_situation, tabular_situations
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM, Energy
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from maskropolis.chains.consistency import discrepancies
-from maskropolis.models.shortlist import ShortlistMaskedLM
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.shortlist import ShortlistMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
+from maskropolis.proof.consistency import discrepancies
 from maskropolis.sequences import Sequences
 
 

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import maskropolis
-from maskropolis.chains.diagnostics import Diagnosis, autocorrelation, diagnose, measure
-from maskropolis.chains.histories import histories
-from maskropolis.chains.inference_data import indicators, quiet_arviz, save_netcdf, to_arviz
-from maskropolis.chains.verdict import judge
+from maskropolis.convergence.diagnostics import Diagnosis, autocorrelation, diagnose, measure
+from maskropolis.convergence.histories import histories
+from maskropolis.convergence.inference_data import indicators, quiet_arviz, save_netcdf, to_arviz
+from maskropolis.convergence.verdict import judge
 from maskropolis.errors import InputError, RunError
 
 

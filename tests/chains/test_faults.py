@@ -14,7 +14,7 @@ import maskropolis
 from maskropolis.chains.preparation import prepare
 from maskropolis.chains.running import energies
 from maskropolis.errors import NumericalError, RunError
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.sampling import SamplingConfig
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM

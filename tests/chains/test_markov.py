@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from maskropolis.chains.markov import (
+from maskropolis.proof.markov import (
     closed_classes,
     detailed_balance_error,
     invariance_error,

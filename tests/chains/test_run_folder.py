@@ -18,10 +18,10 @@ import torch
 from runs import EVERY, SMALL, at_step, content, parts, reference
 
 import maskropolis
-from maskropolis.chains import files
-from maskropolis.chains.lock import is_locked, locked
 from maskropolis.chains.tables import SAMPLES, TRACE
 from maskropolis.errors import InputError, RunError
+from maskropolis.records import files
+from maskropolis.runs.lock import is_locked, locked
 
 
 @pytest.fixture(scope="module")

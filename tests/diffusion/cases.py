@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from maskropolis.chains.decisions import distribution
-from maskropolis.decoders.diffusion import UNIFORMS, Reverse, diffuse, matrix_source
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.decoders.diffusion.reverse import UNIFORMS, Reverse, diffuse, matrix_source
+from maskropolis.models.reference.tabular import TabularMaskedLM
+from maskropolis.proof.decisions import distribution
 from maskropolis.sequences import Sequences
 
 LENGTH, TOKENS = 3, 2

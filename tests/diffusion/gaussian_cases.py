@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from maskropolis.decoders.langevin import Langevin
-from maskropolis.models.tabular_denoiser import TabularDenoiser
+from maskropolis.models.reference.tabular_denoiser import TabularDenoiser
 from maskropolis.sequences import Sequences
 
 PRIORS = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)

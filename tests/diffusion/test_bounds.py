@@ -10,19 +10,19 @@ import pytest
 import torch
 from cases import LENGTH, TOKENS, blank, enumerated, joint
 
-from maskropolis.decoders.diffusion_ancestral import Ancestral
-from maskropolis.decoders.diffusion_first_hitting import FirstHitting
+from maskropolis.decoders.diffusion.ancestral import Ancestral
+from maskropolis.decoders.diffusion.first_hitting import FirstHitting
 from maskropolis.errors import InputError
-from maskropolis.models.tabular import TabularMaskedLM
-from maskropolis.targets.any_order import any_order_bounds, order_losses
-from maskropolis.targets.bounds import (
+from maskropolis.models.reference.tabular import TabularMaskedLM
+from maskropolis.targets.diffusion.any_order import any_order_bounds, order_losses
+from maskropolis.targets.diffusion.bounds import (
     BoundSettings,
     coefficients,
     enumerated_bound,
     estimated_bounds,
     size_distribution,
 )
-from maskropolis.targets.noise import noise_by_name
+from maskropolis.targets.diffusion.noise import noise_by_name
 
 NOISES = ["log-linear", "linear", "cosine", "polynomial:power=3", "d3pm"]
 
@@ -126,7 +126,7 @@ def test_the_t_step_bound_converges_to_the_nelbo(improper, noise):
 
 def test_d3pm_terms_are_the_kl_divergences_of_the_posteriors(improper):
     """Σ_k E KL(q(z_k-1 | z_k, x) ‖ p(z_k-1 | z_k)) from the tables of both, position by position."""
-    from maskropolis.targets.noise import posterior
+    from maskropolis.targets.diffusion.noise import posterior
 
     steps, mask, size = 3, improper.mask_token, improper.vocabulary_size
     alphas = noise_by_name("cosine").alphas(steps)

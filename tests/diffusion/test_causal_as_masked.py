@@ -12,7 +12,7 @@ import transformers as hf
 from maskropolis import cli, load, sample
 from maskropolis.errors import InputError, ModelError
 from maskropolis.generation import generate
-from maskropolis.models.causal_as_masked import CausalAsMasked
+from maskropolis.models.huggingface.causal_as_masked import CausalAsMasked
 from maskropolis.sequences import Sequences
 
 _SHAPE = {

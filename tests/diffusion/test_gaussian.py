@@ -12,10 +12,10 @@ from gaussian_cases import ON_A_LINE, PRIORS, law, log_density, rows, tabular
 
 from maskropolis.decoders.langevin import Langevin, langevin
 from maskropolis.errors import InputError
-from maskropolis.models.tabular_denoiser import TabularDenoiser
+from maskropolis.models.reference.tabular_denoiser import TabularDenoiser
 from maskropolis.randomness import START, Streams
-from maskropolis.targets.denoising import mean, score
-from maskropolis.targets.gaussian_bound import GaussianSettings, gaussian_bounds, recovered
+from maskropolis.targets.diffusion.denoising import mean, score
+from maskropolis.targets.diffusion.gaussian_bound import GaussianSettings, gaussian_bounds, recovered
 
 
 def independent(length: int) -> torch.Tensor:

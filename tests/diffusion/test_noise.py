@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maskropolis.errors import InputError
-from maskropolis.targets.noise import noise_by_name, posterior
+from maskropolis.targets.diffusion.noise import noise_by_name, posterior
 
 ALL = ["log-linear", "linear", "linear:total=2", "cosine", "polynomial", "polynomial:power=3", "d3pm"]
 SIZE, MASK = 4, 3

@@ -11,14 +11,14 @@ import torch
 from cases import LENGTH, TOKENS, blank
 
 from maskropolis.errors import InputError
-from maskropolis.models.tabular import TabularMaskedLM
-from maskropolis.targets.bounds import BoundSettings, enumerated_bound
-from maskropolis.targets.noise import noise_by_name
-from maskropolis.training.batches import stream
+from maskropolis.models.reference.tabular import TabularMaskedLM
+from maskropolis.targets.diffusion.bounds import BoundSettings, enumerated_bound
+from maskropolis.targets.diffusion.noise import noise_by_name
+from maskropolis.training.data.batches import stream
+from maskropolis.training.masked.options import Options
+from maskropolis.training.masked.prediction import losses, objective_value
 from maskropolis.training.objectives import Bert, D3pm, Mdlm, Vocabulary
 from maskropolis.training.objectives.times import spread_times
-from maskropolis.training.options import Options
-from maskropolis.training.prediction import losses, objective_value
 
 MASK = TOKENS
 

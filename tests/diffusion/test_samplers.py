@@ -9,17 +9,17 @@ import pytest
 import torch
 from cases import LENGTH, TOKENS, blank, enumerated, joint, total_variation
 
-from maskropolis.decoders.diffusion import blocks, diffuse, stream_source
-from maskropolis.decoders.diffusion_ancestral import Ancestral
-from maskropolis.decoders.diffusion_confidence import Confidence, surest
-from maskropolis.decoders.diffusion_first_hitting import FirstHitting
-from maskropolis.decoders.diffusion_remasking import Remasking, reveal_probability
+from maskropolis.decoders.diffusion.ancestral import Ancestral
+from maskropolis.decoders.diffusion.confidence import Confidence, surest
+from maskropolis.decoders.diffusion.first_hitting import FirstHitting
+from maskropolis.decoders.diffusion.remasking import Remasking, reveal_probability
+from maskropolis.decoders.diffusion.reverse import blocks, diffuse, stream_source
 from maskropolis.decoders.writing import Writing, nucleus
 from maskropolis.errors import InputError
 from maskropolis.generation import GenerationConfig
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
 from maskropolis.randomness import START, Streams
-from maskropolis.targets.noise import noise_by_name
+from maskropolis.targets.diffusion.noise import noise_by_name
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from maskropolis import cli, score
 from maskropolis.errors import InputError
-from maskropolis.targets.bounds import BoundSettings, enumerated_bound
+from maskropolis.targets.diffusion.bounds import BoundSettings, enumerated_bound
 
 TEXTS = ["the cat sat", "a mat"]
 

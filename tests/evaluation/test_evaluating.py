@@ -19,7 +19,7 @@ from maskropolis.errors import InputError
 from maskropolis.evaluation import evaluating
 from maskropolis.evaluation.evaluating import Questions, evaluate
 from maskropolis.evaluation.intervals import Estimate, Resampling
-from maskropolis.evaluation.judge import Judge, perplexity
+from maskropolis.evaluation.judging.judge import Judge, perplexity
 from maskropolis.evaluation.systems import System, read_systems
 from maskropolis.evaluation.tables import MEASURES, cell, to_markdown
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from maskropolis.errors import InputError, ModelError, NumericalError
-from maskropolis.evaluation.judge import Judge, batches, perplexity, start_token
+from maskropolis.evaluation.judging.judge import Judge, batches, perplexity, start_token
 
 TEXTS = ["the cat", "a", "the cat sat on the mat, the end", "the the the", "Ünïcode and more of it", "cat"]
 
@@ -67,7 +67,7 @@ def test_corpus_perplexity_weighs_tokens_and_words(judge: Judge) -> None:
 
 
 def test_chunks_change_nothing(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    import maskropolis.evaluation.judge as module
+    import maskropolis.evaluation.judging.judge as module
 
     whole = [one.log_probabilities for one in judge.judge(TEXTS * 3)]
     monkeypatch.setattr(module, "_CHUNK", 1)

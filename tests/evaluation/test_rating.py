@@ -15,10 +15,10 @@ import pytest
 from scipy.stats import wilcoxon
 
 from maskropolis.errors import InputError
-from maskropolis.evaluation.agreement import holm, ratings, sign_flip_test
 from maskropolis.evaluation.intervals import Resampling
-from maskropolis.evaluation.rating import Design, Question, design
-from maskropolis.evaluation.sheets import export, read_answers, read_key, to_csv, to_html
+from maskropolis.evaluation.rating.agreement import holm, ratings, sign_flip_test
+from maskropolis.evaluation.rating.blinding import Design, Question, design
+from maskropolis.evaluation.rating.sheets import export, read_answers, read_key, to_csv, to_html
 from maskropolis.evaluation.systems import System
 
 SYSTEMS = [System.of(name, [f"{name} wrote line {line}" for line in range(30)]) for name in ("alpha", "beta", "gamma")]

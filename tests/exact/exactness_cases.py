@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from maskropolis.chains.certificate import specifications
 from maskropolis.kernels import KERNELS, Kernel
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
+from maskropolis.proof.certificate import specifications
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import ENERGIES
 from maskropolis.targets.enumeration import all_states

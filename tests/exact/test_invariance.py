@@ -6,7 +6,10 @@ import pytest
 import torch
 from exactness_cases import ONE_SPACE, SITUATIONS, VARIANTS, Situation, Variant
 
-from maskropolis.chains.transition import (
+from maskropolis.kernels import KERNELS
+from maskropolis.kernels.gibbs import Gibbs
+from maskropolis.models.reference.tabular import TabularMaskedLM
+from maskropolis.proof.transition import (
     detailed_balance_error,
     invariance_error,
     spectral_gap,
@@ -15,9 +18,6 @@ from maskropolis.chains.transition import (
     transition_matrix,
     transition_of_states,
 )
-from maskropolis.kernels import KERNELS
-from maskropolis.kernels.gibbs import Gibbs
-from maskropolis.models.tabular import TabularMaskedLM
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM
 from maskropolis.targets.enumeration import all_states, exact_distribution

@@ -12,9 +12,9 @@ from exactness_cases import VARIANTS, Variant
 from maskropolis.kernels import KERNELS, Kernel
 from maskropolis.kernels.proposal import MaskedProposal
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models import rows as model_rows
-from maskropolis.models.differentiable import ROWS
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.forward import rows as model_rows
+from maskropolis.models.forward.differentiable import ROWS
+from maskropolis.models.reference.tabular import TabularMaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences, concatenate
 from maskropolis.targets.energy import ENERGIES

@@ -19,8 +19,8 @@ from comparisons import comparisons, decide, paired_bootstrap  # noqa: E402
 from systems import TABLES  # noqa: E402
 from tables_page import TITLES, page, table_of  # noqa: E402
 
-from maskropolis.training.parallel_options import ParallelOptions  # noqa: E402
-from maskropolis.training.parallel_run import train_parallel  # noqa: E402
+from maskropolis.training.parallel.options import ParallelOptions  # noqa: E402
+from maskropolis.training.parallel.run import train_parallel  # noqa: E402
 
 SENTENCES = 6
 FOLDER = Path(run.__file__).parent

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from maskropolis import HuggingFaceMaskedLM
-from maskropolis.chains.certificate import certify
-from maskropolis.chains.situations import real_situation
-from maskropolis.chains.transition import detailed_balance_error, transition_matrix
 from maskropolis.errors import InputError
-from maskropolis.kernels.first_order import SLOPES
+from maskropolis.kernels.gradient.first_order import SLOPES
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
+from maskropolis.proof.certificate import certify
+from maskropolis.proof.situations import real_situation
+from maskropolis.proof.transition import detailed_balance_error, transition_matrix
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM, RAW

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from maskropolis.chains.certificate import specifications
 from maskropolis.errors import InputError
 from maskropolis.kernels.delayed import Delayed
 from maskropolis.kernels.mixture import Mixture
 from maskropolis.kernels.path import Path
 from maskropolis.kernels.specification import build_kernel
 from maskropolis.kernels.tempering import Tempering
+from maskropolis.proof.certificate import specifications
 from maskropolis.targets.energy import NORM, RAW
 
 

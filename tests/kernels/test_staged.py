@@ -8,7 +8,7 @@ import torch
 from maskropolis.errors import InputError
 from maskropolis.kernels.specification import build_kernel
 from maskropolis.kernels.staged import Staged, _near
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import ENERGIES

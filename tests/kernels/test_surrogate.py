@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from maskropolis.chains.transition import detailed_balance_error, transition_matrix
 from maskropolis.errors import InputError
 from maskropolis.kernels.delayed import Delayed
 from maskropolis.kernels.path import Path
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
+from maskropolis.proof.transition import detailed_balance_error, transition_matrix
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM, RAW
 from maskropolis.targets.enumeration import all_states, exact_distribution

@@ -6,7 +6,7 @@ import torch
 
 from maskropolis.kernels.single_site import SingleSite
 from maskropolis.kernels.tempering import Tempering
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from maskropolis import HuggingFaceMaskedLM
-from maskropolis.models.rows import batches, single_mask_rows
+from maskropolis.models.forward.rows import batches, single_mask_rows
 
 ARCHITECTURES = sorted(tiny.configurations())
 

@@ -7,7 +7,7 @@ import tiny
 
 from maskropolis import HuggingFaceMaskedLM
 from maskropolis.errors import InputError
-from maskropolis.models.text import TextCodec
+from maskropolis.models.text.codec import TextCodec
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 
 from maskropolis import load, score
 from maskropolis.errors import ModelError
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 
 TEXTS = ["a b c", "d e f g h"]
 

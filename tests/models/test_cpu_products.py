@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from maskropolis.models import cpu_products
-from maskropolis.models.cpu_products import CpuProducts, available
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.forward import cpu_products
+from maskropolis.models.forward.cpu_products import CpuProducts, available
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.sequences import Sequences
 
 needed = pytest.mark.skipif(not available(), reason="this PyTorch has no oneDNN product")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maskropolis.models import planner
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.forward import planner
+from maskropolis.models.reference.tabular import TabularMaskedLM
 
 
 @pytest.fixture

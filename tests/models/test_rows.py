@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import NumericalError
-from maskropolis.models import rows as rows_module
-from maskropolis.models.rows import Rows, batches, single_mask_rows
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.forward import rows as rows_module
+from maskropolis.models.forward.rows import Rows, batches, single_mask_rows
+from maskropolis.models.reference.tabular import TabularMaskedLM
 from maskropolis.sequences import Sequences
 
 LENGTHS = [3, 1, 2, 3, 2]

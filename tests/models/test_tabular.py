@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
 from maskropolis.sequences import Sequences
 
 

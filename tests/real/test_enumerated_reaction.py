@@ -15,9 +15,9 @@ from torch import Tensor
 
 import maskropolis
 from maskropolis import HuggingFaceMaskedLM
-from maskropolis.chains.transition import total_variation, transition_matrix
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models.shortlist import ShortlistMaskedLM
+from maskropolis.models.reference.shortlist import ShortlistMaskedLM
+from maskropolis.proof.transition import total_variation, transition_matrix
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import ENERGIES, block_conditionals

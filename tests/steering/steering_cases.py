@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
 from maskropolis.sequences import Sequences
 from maskropolis.targets.constraints import Constraints
 from maskropolis.targets.constraints.classes import TokenSet

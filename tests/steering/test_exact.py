@@ -8,10 +8,10 @@ import pytest
 import torch
 from steering_cases import CONSTRAINTS, EXACT, EXPERTS, TOKENS, decode, model, states, support, target
 
-from maskropolis.chains.markov import closed_classes
-from maskropolis.chains.transition import invariance_error, transition_matrix, transition_of_states
 from maskropolis.kernels import KERNELS
 from maskropolis.kernels.specification import build_kernel
+from maskropolis.proof.markov import closed_classes
+from maskropolis.proof.transition import invariance_error, transition_matrix, transition_of_states
 from maskropolis.targets.enumeration import exact_distribution
 from maskropolis.targets.steered import allowed_at
 

@@ -10,16 +10,16 @@ import torch
 from steering_cases import SIZE, decode, model, target, tokens, word
 
 import maskropolis
-from maskropolis.chains.certificate import certify, specifications
-from maskropolis.chains.histories import histories
-from maskropolis.chains.markov import closed_classes, detailed_balance_error, invariance_error
-from maskropolis.chains.situations import tabular_situations
-from maskropolis.chains.transition import transition_of_states
+from maskropolis.convergence.histories import histories
 from maskropolis.errors import InputError
+from maskropolis.kernels.growing import deleted, inserted, run_ends, run_sizes, run_starts, slot_position
 from maskropolis.kernels.resize import gap_bounds
-from maskropolis.kernels.runs import deleted, inserted, run_ends, run_sizes, run_starts, slot_position
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
+from maskropolis.proof.certificate import certify, specifications
+from maskropolis.proof.markov import closed_classes, detailed_balance_error, invariance_error
+from maskropolis.proof.situations import tabular_situations
+from maskropolis.proof.transition import transition_of_states
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
 from maskropolis.targets.constraints.repeats import NoRepeat

@@ -11,7 +11,7 @@ import torch
 
 from maskropolis import HuggingFaceMaskedLM
 from maskropolis.errors import InputError, NumericalError
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.reference.tabular import TabularMaskedLM
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM, RAW, Known, block_conditionals, conditionals_at, energy_by_name
 from maskropolis.targets.enumeration import all_states, exact_distribution

@@ -8,8 +8,8 @@ import torch
 
 from maskropolis import HuggingFaceMaskedLM
 from maskropolis.errors import InputError, ModelError
-from maskropolis.models.differentiable import slopes_through
-from maskropolis.models.tabular import TabularMaskedLM
+from maskropolis.models.forward.differentiable import slopes_through
+from maskropolis.models.reference.tabular import TabularMaskedLM
 from maskropolis.sequences import Sequences
 from maskropolis.targets.constraints import Constraints
 from maskropolis.targets.constraints.classes import TokenSet

@@ -27,7 +27,7 @@ def paragraphs() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tokenizer(paragraphs: list[str]) -> Any:
-    from maskropolis.training.vocabulary import learn
+    from maskropolis.training.data.vocabulary import learn
 
     return learn(lambda: iter(paragraphs), "wordpiece", 400, lowercase=True, longest=512)
 
@@ -54,7 +54,7 @@ def saved(tiny: Any, tokenizer: Any, tmp_path: Path) -> Path:
 @pytest.fixture
 def options(saved: Path) -> Callable[..., Any]:
     """Options of a run of twelve small steps from the saved model; keywords change them."""
-    from maskropolis.training.options import Options
+    from maskropolis.training.masked.options import Options
 
     def make(**changes: Any) -> Options:
         small = {"length": 16, "rows": 4, "steps": 12, "warmup": 2, "validation_rows": 8, "precision": "fp32"}

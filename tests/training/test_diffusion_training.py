@@ -7,9 +7,9 @@ import json
 import pytest
 
 from maskropolis.errors import InputError
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.scoring import score
-from maskropolis.training.mlm import train_mlm
+from maskropolis.training.masked.mlm import train_mlm
 
 
 @pytest.mark.parametrize("objective", ["mdlm", "d3pm"])

@@ -14,17 +14,17 @@ from transformers import AutoModelForMaskedLM
 from maskropolis import cli
 from maskropolis.errors import InputError, ModelError
 from maskropolis.generation import generate
-from maskropolis.models.denoiser import HuggingFaceDenoiser
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
-from maskropolis.models.noise_conditioning import MODULE, NoiseConditioning, noisy_logits
-from maskropolis.models.tabular_denoiser import TabularDenoiser
+from maskropolis.models.denoising.denoiser import HuggingFaceDenoiser
+from maskropolis.models.denoising.noise_conditioning import MODULE, NoiseConditioning, noisy_logits
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
+from maskropolis.models.reference.tabular_denoiser import TabularDenoiser
 from maskropolis.scoring import score
 from maskropolis.sequences import Sequences
-from maskropolis.targets.denoising import score as denoising_score
-from maskropolis.training.denoising import log_prior
-from maskropolis.training.mlm import train_mlm
+from maskropolis.targets.diffusion.denoising import score as denoising_score
+from maskropolis.training.masked.denoising import log_prior
+from maskropolis.training.masked.mlm import train_mlm
+from maskropolis.training.masked.prediction import Predictor, losses, objective_value
 from maskropolis.training.objectives import GaussianDae, Vocabulary
-from maskropolis.training.prediction import Predictor, losses, objective_value
 
 WORDS = Vocabulary.of(small.tokenizer(), small.V)
 LETTERS = 8 + np.arange(4)  # a, b, c, d

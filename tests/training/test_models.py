@@ -11,10 +11,11 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel, GPT2Config, GPT2LMHeadModel
 
 from maskropolis.errors import InputError, ModelError
-from maskropolis.training import pruning, starting
-from maskropolis.training.prediction import Predictor
-from maskropolis.training.scratch import new_model
-from maskropolis.training.vocabulary import learn
+from maskropolis.training.data import pruning
+from maskropolis.training.data.vocabulary import learn
+from maskropolis.training.masked import starting
+from maskropolis.training.masked.prediction import Predictor
+from maskropolis.training.masked.scratch import new_model
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
@@ -32,7 +33,7 @@ def test_a_learnt_vocabulary_spells_the_text_and_survives_saving(tmp_path, parag
 def test_a_vocabulary_is_the_same_in_every_process(tmp_path, paragraphs, kind):
     (tmp_path / "text").write_text("\n".join(paragraphs), encoding="utf-8")
     script = (
-        "import sys; from maskropolis.training.vocabulary import learn\n"
+        "import sys; from maskropolis.training.data.vocabulary import learn\n"
         "lines = open(sys.argv[1], encoding='utf-8').read().splitlines()\n"
         f"print(sorted(learn(lambda: iter(lines), '{kind}', 500, True, 64).get_vocab().items()))"
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from maskropolis.errors import InputError
-from maskropolis.training.batches import stream
+from maskropolis.training.data.batches import stream
 from maskropolis.training.objectives import Bert, Mixture, UniformRate, Vocabulary
 
 SIZE, MASK, PAD, CLS, SEP = 1000, 4, 0, 2, 3

@@ -98,7 +98,7 @@ def test_the_card_says_what_was_measured(folder):
 
 
 def test_training_can_start_from_it_by_name(folder):
-    from maskropolis.training import starting
+    from maskropolis.training.masked import starting
 
     assert starting.located("storybook") == str(folder) and starting.located("elsewhere") == "elsewhere"
     assert len(starting.load_tokenizer("storybook")) == starting.load_model("storybook").config.vocab_size

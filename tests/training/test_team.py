@@ -10,7 +10,7 @@ import sys
 import pytest
 from safetensors.torch import load_file
 
-from maskropolis.training.mlm import train_mlm
+from maskropolis.training.masked.mlm import train_mlm
 
 
 @pytest.mark.slow
@@ -23,8 +23,8 @@ def test_two_processes_train_what_one_does(options, tmp_path):
     script = f"""
 import torch
 from pathlib import Path
-from maskropolis.training.mlm import train_mlm
-from maskropolis.training.options import Options
+from maskropolis.training.masked.mlm import train_mlm
+from maskropolis.training.masked.options import Options
 torch.set_num_threads(1)
 result = train_mlm({made!r}, Path({str(tmp_path / "two")!r}))
 print(result is None)

@@ -10,10 +10,10 @@ import pytest
 from pyarrow import parquet
 
 from maskropolis.errors import InputError, RunError
-from maskropolis.training import corpus, holding_out
-from maskropolis.training.batches import Batches
-from maskropolis.training.readers import find_files, read_all, read_lines
-from maskropolis.training.sentences import is_balanced, split_sentences
+from maskropolis.training.data import corpus, holding_out
+from maskropolis.training.data.batches import Batches
+from maskropolis.training.data.readers import find_files, read_all, read_lines
+from maskropolis.training.data.sentences import is_balanced, split_sentences
 
 
 def write(path, content):

@@ -18,14 +18,15 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from maskropolis.chains.lock import locked
 from maskropolis.errors import InputError, NumericalError, RunError
-from maskropolis.training import checkpoint, display, measuring, optimisation
-from maskropolis.training.batches import Batch
+from maskropolis.runs.lock import locked
+from maskropolis.training import checkpoint, display, optimisation
+from maskropolis.training.data.batches import Batch
 from maskropolis.training.loop import Interrupted, Settings, uses_bf16
-from maskropolis.training.mlm import train_mlm
+from maskropolis.training.masked import measuring
+from maskropolis.training.masked.mlm import train_mlm
+from maskropolis.training.masked.prediction import Predictor
 from maskropolis.training.objectives import Bert, UniformRate, Vocabulary
-from maskropolis.training.prediction import Predictor
 
 
 def weights(folder: Path) -> bytes:
@@ -100,8 +101,8 @@ def test_a_killed_run_resumes_bit_for_bit(options, tmp_path, uninterrupted):
         import os, signal, torch
         from pathlib import Path
         from maskropolis.training import loop
-        from maskropolis.training.mlm import train_mlm
-        from maskropolis.training.options import Options
+        from maskropolis.training.masked.mlm import train_mlm
+        from maskropolis.training.masked.options import Options
         torch.set_num_threads(1)
         usual = loop.Trainer.step
         def step(self, number, spent):

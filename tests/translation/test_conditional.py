@@ -6,12 +6,12 @@ import pytest
 import tiny_conditional
 import torch
 
-from maskropolis.chains.transition import detailed_balance_error, invariance_error, transition_matrix
 from maskropolis.errors import InputError
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models.conditional_dropout import ByteDropout
-from maskropolis.models.conditional_network import ConditionalNetwork
+from maskropolis.models.conditional.dropout import ByteDropout
+from maskropolis.models.conditional.network import ConditionalNetwork
 from maskropolis.models.protocol import MaskedLM
+from maskropolis.proof.transition import detailed_balance_error, invariance_error, transition_matrix
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import ENERGIES
 from maskropolis.targets.enumeration import all_states, exact_distribution

@@ -6,12 +6,12 @@ import fairseq_reference as reference
 import pytest
 import torch
 
-from maskropolis.chains.hypotheses import decode
 from maskropolis.errors import InputError, MaskropolisError, ModelError
-from maskropolis.models.conditional_bound import ConditionalMaskedLM
-from maskropolis.models.conditional_loading import load_conditional
-from maskropolis.models.fairseq_dictionary import tokenizer_of
-from maskropolis.models.fairseq_import import import_fairseq
+from maskropolis.models.conditional.encoder_decoder import ConditionalMaskedLM
+from maskropolis.models.conditional.fairseq.checkpoint import import_fairseq
+from maskropolis.models.conditional.fairseq.dictionary import tokenizer_of
+from maskropolis.models.conditional.loading import load_conditional
+from maskropolis.searching.hypotheses import decode
 from maskropolis.sequences import Sequences
 from maskropolis.translation import make_decoding
 

@@ -11,21 +11,21 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maskropolis.decoders.quality import bleu
 from maskropolis.errors import InputError, RunError
-from maskropolis.models.conditional_loading import load_conditional
-from maskropolis.training import parallel_run
-from maskropolis.training.batches import stream
-from maskropolis.training.cmlm import CmlmTask
+from maskropolis.models.conditional.loading import load_conditional
+from maskropolis.searching.quality import bleu
+from maskropolis.training.data.batches import stream
 from maskropolis.training.objectives.cmlm import Copies, Tokens, mask
 from maskropolis.training.objectives.seq2seq import shift
 from maskropolis.training.objectives.smoothing import projected_cross_entropy
-from maskropolis.training.parallel import distilled, hold_out, read_pairs
-from maskropolis.training.parallel_batches import Encoded, PairBatch, ParallelBatches, encode_pairs
-from maskropolis.training.parallel_options import ParallelOptions
-from maskropolis.training.parallel_run import Interrupted, train_parallel
-from maskropolis.training.parallel_trainer import ParallelTrainer
-from maskropolis.training.parallel_vocabulary import learn_joint
+from maskropolis.training.parallel import run as parallel_run
+from maskropolis.training.parallel.batches import Encoded, PairBatch, ParallelBatches, encode_pairs
+from maskropolis.training.parallel.cmlm import CmlmTask
+from maskropolis.training.parallel.options import ParallelOptions
+from maskropolis.training.parallel.pairs import distilled, hold_out, read_pairs
+from maskropolis.training.parallel.run import Interrupted, train_parallel
+from maskropolis.training.parallel.trainer import ParallelTrainer
+from maskropolis.training.parallel.vocabulary import learn_joint
 from maskropolis.translation import Line, load_translator, make_decoding, translate, translate_lines
 
 SMALL = {"vocabulary_size": 300, "width": 64, "heads": 4, "feed_forward": 128, "encoder_layers": 1, "decoder_layers": 1,

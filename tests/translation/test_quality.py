@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from maskropolis.decoders.moses import detokenise, unescape
-from maskropolis.decoders.quality import bleu, quality
-from maskropolis.decoders.tuning import tune
 from maskropolis.errors import InputError
+from maskropolis.searching.moses import detokenise, unescape
+from maskropolis.searching.quality import bleu, quality
+from maskropolis.searching.tuning import tune
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import tiny_conditional
 import torch
 
 from maskropolis import HuggingFaceMaskedLM
-from maskropolis.chains.hypotheses import decode
 from maskropolis.errors import InputError
-from maskropolis.models.conditional_prefix import PrefixConditional
+from maskropolis.models.conditional.prefix import PrefixConditional
+from maskropolis.searching.hypotheses import decode
 from maskropolis.targets.energy import ENERGIES
 from maskropolis.targets.enumeration import all_states
 from maskropolis.translation import Line, make_decoding, translate, translate_lines

@@ -15,8 +15,8 @@ import typer
 
 from maskropolis import cli, translation
 from maskropolis.app.train import train
-from maskropolis.chains import line_output
-from maskropolis.training.parallel_options import ParallelOptions
+from maskropolis.runs import line_output
+from maskropolis.training.parallel.options import ParallelOptions
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from maskropolis.models.conditional_bound import ConditionalMaskedLM
-from maskropolis.models.conditional_config import ConditionalConfig
-from maskropolis.models.conditional_network import ConditionalNetwork
+from maskropolis.models.conditional.config import ConditionalConfig
+from maskropolis.models.conditional.encoder_decoder import ConditionalMaskedLM
+from maskropolis.models.conditional.network import ConditionalNetwork
 
 SPECIAL = ["<pad>", "</s>", "<unk>", "<mask>"]
 

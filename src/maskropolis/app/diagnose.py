@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maskropolis.chains.diagnostics import Diagnosis, StartDiagnosis
+    from maskropolis.convergence.diagnostics import Diagnosis, StartDiagnosis
 
 
 def register(application: typer.Typer) -> None:
@@ -34,9 +34,9 @@ def diagnose(
     """
     from rich.console import Console
 
-    from maskropolis.chains.diagnostics import diagnose as diagnose_run
-    from maskropolis.chains.run_folder import open_run
+    from maskropolis.convergence.diagnostics import diagnose as diagnose_run
     from maskropolis.records import check_output
+    from maskropolis.runs.folder import open_run
 
     for file in filter(None, (json_file, netcdf)):
         check_output(file, overwrite)
@@ -118,7 +118,7 @@ def _write_netcdf(file: str, run: Any, starts: int, overwrite: bool) -> None:
     """One start: `file`; several: `stem-0.nc`, `stem-1.nc`, …"""
     from pathlib import Path
 
-    from maskropolis.chains.inference_data import save_netcdf, to_arviz
+    from maskropolis.convergence.inference_data import save_netcdf, to_arviz
     from maskropolis.records import check_output
 
     target = Path(file)

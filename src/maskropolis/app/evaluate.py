@@ -15,7 +15,7 @@ from maskropolis.errors import InputError
 
 if TYPE_CHECKING:
     from maskropolis.evaluation.evaluating import Evaluation
-    from maskropolis.evaluation.judge import Judge
+    from maskropolis.evaluation.judging.judge import Judge
 
 
 def register(application: typer.Typer) -> None:
@@ -111,7 +111,7 @@ def _references(files: list[str]) -> list[list[str]]:
 
 
 def _judge(name: str, start: str, token_budget: int | None, rest: dict[str, Any]) -> Judge:
-    from maskropolis.evaluation.judge import Judge
+    from maskropolis.evaluation.judging.judge import Judge
 
     if sys.stderr.isatty():
         print(f"loading the judge {name} …", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from maskropolis.generation import GenerationConfig
-    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+    from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 
 _OWN = {
     "sampler": ("--sampler", "diffusion"), "noise": ("--noise", "diffusion"), "top_p": ("--top-p", "diffusion"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from maskropolis.models.fairseq_import import Imported
+    from maskropolis.models.conditional.fairseq.checkpoint import Imported
 
 
 def register(application: typer.Typer) -> None:
@@ -29,8 +29,8 @@ def import_fairseq(
 ) -> None:
     """Import a checkpoint of Mask-Predict (fairseq), loading tensors only, and save it for `maskropolis translate`."""
     from maskropolis.errors import InputError
-    from maskropolis.models.fairseq_import import import_fairseq as load
-    from maskropolis.models.quiet import quiet
+    from maskropolis.models.conditional.fairseq.checkpoint import import_fairseq as load
+    from maskropolis.models.huggingface.quiet import quiet
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"'{folder}' is a file; expected the name of a folder for the model")

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from maskropolis.chains.configuration import SamplingConfig
     from maskropolis.chains.portions import Portion
-    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+    from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
     from maskropolis.records import Record
 
 
@@ -98,8 +98,8 @@ def _say_interrupted(done: int, output: str | None) -> None:
 def _opened(output: str | None, signature: str, resume: bool, overwrite: bool, alphabet: str) -> Iterator[Output]:
     """Standard output for people, a file of lines that can be gone on with, or a table."""
     from maskropolis.app.outcome import show
-    from maskropolis.chains.line_output import open_lines
     from maskropolis.records import open_records, row_format
+    from maskropolis.runs.line_output import open_lines
 
     if output is None:
         yield Output(lambda portion: show(portion.records, alphabet), 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+    from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 
 Model = Annotated[
     str | None,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from maskropolis.chains.run_folder import Run
     from maskropolis.chains.samples import Samples
+    from maskropolis.runs.folder import Run
 
 
 def report(result: Samples | Run) -> None:

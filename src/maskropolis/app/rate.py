@@ -14,8 +14,8 @@ from maskropolis.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from maskropolis.evaluation.agreement import Ratings
-    from maskropolis.evaluation.rating import Question
+    from maskropolis.evaluation.rating.agreement import Ratings
+    from maskropolis.evaluation.rating.blinding import Question
 
 group = typer.Typer(
     help="Human ratings: blinded sheets out (export), answers in (import).", no_args_is_help=True, rich_markup_mode=None
@@ -53,9 +53,9 @@ def export(
     \b
     maskropolis rate export run-a run-b --per-system 50 --raters 3 --seed 0 --out study
     """
-    from maskropolis.evaluation.rating import QUESTIONS, design
-    from maskropolis.evaluation.sheets import KEY_FILE, SHEET_FOLDER, columns
-    from maskropolis.evaluation.sheets import export as write
+    from maskropolis.evaluation.rating.blinding import QUESTIONS, design
+    from maskropolis.evaluation.rating.sheets import KEY_FILE, SHEET_FOLDER, columns
+    from maskropolis.evaluation.rating.sheets import export as write
     from maskropolis.evaluation.systems import read_systems
     from maskropolis.records import Fields
 
@@ -71,7 +71,7 @@ def export(
 
 
 def _question(text: str) -> Question:
-    from maskropolis.evaluation.rating import QUESTIONS, Question
+    from maskropolis.evaluation.rating.blinding import QUESTIONS, Question
 
     name, equals, words = text.partition("=")
     known = next((question for question in QUESTIONS if question.name == name), None)
@@ -101,9 +101,9 @@ def import_(
     \b
     maskropolis rate import answers-rater-*.csv --key study
     """
-    from maskropolis.evaluation.agreement import ratings
     from maskropolis.evaluation.intervals import Resampling
-    from maskropolis.evaluation.sheets import read_answers, read_key
+    from maskropolis.evaluation.rating.agreement import ratings
+    from maskropolis.evaluation.rating.sheets import read_answers, read_key
     from maskropolis.records import check_output, open_output
 
     if json_file is not None:

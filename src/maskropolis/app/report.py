@@ -9,8 +9,8 @@ import typer
 from maskropolis.app import model_options as options
 
 if TYPE_CHECKING:
-    from maskropolis.chains.run_folder import Run
-    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+    from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
+    from maskropolis.runs.folder import Run
 
 
 _LOADING = ("tokenizer", "revision", "format")
@@ -37,9 +37,9 @@ def report(
 
     It needs no network, no script, and reads well on a phone. The model is loaded to shade the tokens of the samples.
     """
-    from maskropolis.chains.run_folder import open_run
     from maskropolis.records import check_output
     from maskropolis.report import write_report
+    from maskropolis.runs.folder import open_run
 
     check_output(output, overwrite)
     opened = open_run(run)
@@ -57,9 +57,9 @@ def _model(
     run: Run, model: str | None, device: str, allow_pickle: bool, trust_remote_code: bool
 ) -> tuple[HuggingFaceMaskedLM | None, str]:
     """The model of the run, or why it cannot be had. One that was named but is another is an error."""
-    from maskropolis.chains.describing import require_same_model
     from maskropolis.errors import MaskropolisError
     from maskropolis.models import load
+    from maskropolis.runs.describing import require_same_model
 
     saved = run.description["model"]
     if model is None and not saved["loaded_with"]:

@@ -52,9 +52,9 @@ def rescore(
     if weight is not None and weight < 0:
         raise InputError(f"the weight is {weight:g}; expected 0 or more")
 
-    from maskropolis.chains.rescoring import as_fields, rank, read_n_best, with_energies
-    from maskropolis.models.conditional_loading import load_conditional
+    from maskropolis.models.conditional.loading import load_conditional
     from maskropolis.records import check_output, open_output
+    from maskropolis.searching.rescoring import as_fields, rank, read_n_best, with_energies
     from maskropolis.targets.energy import energy_by_name
 
     check_output(output, overwrite)
@@ -89,8 +89,8 @@ def _all(path: str | None) -> list[str] | None:
 
 
 def _tuned(model: Any, energy: Any, per_token: bool, path: str, source: str | None, reference: str) -> float:
-    from maskropolis.chains.rescoring import feature, read_n_best, scores_of, with_energies
-    from maskropolis.decoders.tuning import tune
+    from maskropolis.searching.rescoring import feature, read_n_best, scores_of, with_energies
+    from maskropolis.searching.tuning import tune
 
     references = _all(reference) or []
     lists = [one for one in with_energies(read_n_best(path, _all(source)), model, energy) if one.candidates]
@@ -121,7 +121,7 @@ def _report(model: Any, energy: str, per_token: bool, weight: float | None) -> N
 
 
 def _score(best: dict[int, str], references: list[str]) -> None:
-    from maskropolis.decoders.quality import FORMS, quality
+    from maskropolis.searching.quality import FORMS, quality
 
     texts = [best.get(number, "") for number in range(1, len(references) + 1)]
     for form in FORMS:

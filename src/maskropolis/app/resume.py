@@ -53,8 +53,8 @@ def resume(
 
 def _steps(run: str) -> int | None:
     """Steps made so far; None if the folder cannot be read, which `resume` itself deals with."""
-    from maskropolis.chains.run_folder import open_run
     from maskropolis.errors import RunError
+    from maskropolis.runs.folder import open_run
 
     try:
         return open_run(run).steps

@@ -11,7 +11,7 @@ import typer
 from maskropolis.app import model_options as options
 
 if TYPE_CHECKING:
-    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+    from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
     from maskropolis.sampling import Prepared, SamplingConfig
 
 _START, _TARGET, _STEERING = "Start", "Target", "Steering"
@@ -303,9 +303,9 @@ def _check_outputs(
     """What can be refused before the model is loaded."""
     from pathlib import Path
 
-    from maskropolis.chains.resuming import require_free
     from maskropolis.errors import InputError
     from maskropolis.records import check_output
+    from maskropolis.runs.resuming import require_free
 
     if output is not None and out is not None:
         raise InputError("expected one of --out (a run folder) and --output (a file of samples); got both")

@@ -75,7 +75,7 @@ def score(
     maskropolis score proteins.fasta -m ./my-esm -o scores.csv
     cut -f 3 table.tsv | maskropolis score - -m ./my-model | jq .pll
     """
-    from maskropolis.models.text import unknown_tokens
+    from maskropolis.models.text.codec import unknown_tokens
     from maskropolis.records import Fields, alphabet_of, check_output, open_records
     from maskropolis.scoring import WORD_L2R, estimate_settings, require_metrics, score_records, without_missing
 

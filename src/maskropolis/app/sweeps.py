@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from maskropolis.chains.preparation import Prepared
-    from maskropolis.evaluation.judge import Judge
+    from maskropolis.evaluation.judging.judge import Judge
     from maskropolis.evaluation.moving import Standing
 
 HEADER = f"{'sweep':>5} {'energy':>18} {'perplexity':>11} {'distinct-2':>11} {'self-BLEU':>10}"
@@ -30,7 +30,7 @@ def load_judge(name: str | None, **options: Any) -> Judge | None:
     """The judge that is named, if one is. Raises `ModelError`."""
     if name is None:
         return None
-    from maskropolis.evaluation.judge import Judge
+    from maskropolis.evaluation.judging.judge import Judge
 
     return Judge.load(name, **options)
 

@@ -99,7 +99,7 @@ def mlm(
 
 def _run(given: dict[str, Any], output: Path, resume: bool, overwrite: bool, threads: int | None) -> None:
     from maskropolis.errors import InputError
-    from maskropolis.training.options import Options
+    from maskropolis.training.masked.options import Options
 
     options = Options(**given)  # checked before the slow imports
     if threads is not None and threads < 1:
@@ -107,7 +107,7 @@ def _run(given: dict[str, Any], output: Path, resume: bool, overwrite: bool, thr
 
     import torch
 
-    from maskropolis.training.mlm import Interrupted, train_mlm
+    from maskropolis.training.masked.mlm import Interrupted, train_mlm
 
     if threads is not None:
         torch.set_num_threads(threads)

@@ -131,7 +131,7 @@ train.command("seq2seq")(seq2seq)
 
 def _run(kind: str, given: dict[str, Any]) -> None:
     from maskropolis.errors import InputError
-    from maskropolis.training.parallel_options import ParallelOptions
+    from maskropolis.training.parallel.options import ParallelOptions
 
     out, resume, overwrite, threads = (given.pop(name) for name in ("out", "resume", "overwrite", "threads"))
     options = ParallelOptions(kind=kind, **given)  # checked before the slow imports
@@ -140,7 +140,7 @@ def _run(kind: str, given: dict[str, Any]) -> None:
 
     import torch
 
-    from maskropolis.training.parallel_run import Interrupted, train_parallel
+    from maskropolis.training.parallel.run import Interrupted, train_parallel
 
     if threads is not None:
         torch.set_num_threads(threads)

@@ -150,7 +150,7 @@ class _Job:
         self, lines: Iterator[Line], output: str, resume: bool, overwrite: bool, references: list[str] | None
     ) -> None:
         from maskropolis.app.partial import partial_told
-        from maskropolis.chains.line_output import open_lines
+        from maskropolis.runs.line_output import open_lines
         from maskropolis.translation import CHUNK, Work, signature, translate_lines
 
         said = signature(self.model, self.decoding)
@@ -188,7 +188,7 @@ class _Job:
             self._score(texts, skipped, references)
 
     def _shown(self, one: Translation) -> str:
-        from maskropolis.decoders.moses import detokenise
+        from maskropolis.searching.moses import detokenise
 
         clean: Callable[[str], str] = detokenise if self.detokenise else str
         if not self.as_json:
@@ -204,7 +204,7 @@ class _Job:
         return json.dumps(fields, ensure_ascii=False)
 
     def _score(self, texts: list[str], skipped: int, references: list[str]) -> None:
-        from maskropolis.decoders.quality import FORMS, quality
+        from maskropolis.searching.quality import FORMS, quality
 
         wanted = references[skipped : skipped + len(texts)]
         if skipped:

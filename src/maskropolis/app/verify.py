@@ -12,8 +12,8 @@ from maskropolis.app import model_options as options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maskropolis.chains.certificate import Certificate
-    from maskropolis.chains.situations import Situation
+    from maskropolis.proof.certificate import Certificate
+    from maskropolis.proof.situations import Situation
 
 _REAL = "Real model"
 
@@ -57,8 +57,8 @@ def verify(
     import torch
     from rich.console import Console
 
-    from maskropolis.chains.certificate import certify_all
-    from maskropolis.chains.situations import real_situation, tabular_situations
+    from maskropolis.proof.certificate import certify_all
+    from maskropolis.proof.situations import real_situation, tabular_situations
     from maskropolis.records import check_output
 
     if json_file is not None:
@@ -164,7 +164,7 @@ def _verdict(group: list[Certificate]) -> str:
 def _print_consistency(console: Console, model: Any, situation: Situation) -> None:
     from rich.markup import escape
 
-    from maskropolis.chains.consistency import discrepancies
+    from maskropolis.proof.consistency import discrepancies
 
     narrow: Any = situation.model
     shortlist = narrow.allowed.nonzero()[:, 0]
@@ -203,7 +203,7 @@ def _write(file: str, values: list[dict[str, Any]], overwrite: bool) -> None:
 
 def _conclude(console: Console, found: list[Certificate]) -> None:
     """One sentence; exit code 1 if a certificate does not hold."""
-    from maskropolis.chains.certificate import TOLERANCE
+    from maskropolis.proof.certificate import TOLERANCE
 
     wrong = [certificate for certificate in found if not certificate.holds]
     exact = [c for c in found if c.exact and c.holds]

@@ -10,7 +10,7 @@ from maskropolis.decoders.starts import STARTS
 from maskropolis.errors import InputError, unknown_name
 from maskropolis.kernels.base import Kernel
 from maskropolis.kernels.specification import build_kernel
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.targets.energy import Energy, energy_by_name
 from maskropolis.targets.schedule import COLDEST, HOTTEST, SHAPES, Schedule
 

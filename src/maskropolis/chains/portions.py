@@ -20,7 +20,7 @@ from maskropolis.chains.stopping import StopSignals
 from maskropolis.chains.totals import Totals
 from maskropolis.errors import InputError
 from maskropolis.kernels.base import Kernel, adapting_steps
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.records import Record
 
 PORTION = 64

@@ -16,7 +16,7 @@ from maskropolis.decoders.constrained import require_movable, require_supported
 from maskropolis.decoders.starts import blank_chains, fill_chains, unknown_context
 from maskropolis.errors import InputError, NumericalError
 from maskropolis.kernels.base import Kernel, State, adapting_steps
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.sequences import Sequences
 from maskropolis.targets.schedule import Schedule
 from maskropolis.targets.steered import steering

@@ -93,8 +93,8 @@ class Samples:
         return self.samples().to_pandas()
 
     def to_arviz(self, start: int | None = None) -> arviz.InferenceData:
-        """Kept states as ArviZ's plots expect them; see `maskropolis.chains.inference_data.to_arviz`."""
-        from maskropolis.chains.inference_data import to_arviz
+        """Kept states as ArviZ's plots expect them; see `maskropolis.convergence.inference_data.to_arviz`."""
+        from maskropolis.convergence.inference_data import to_arviz
 
         return to_arviz(self, start)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from maskropolis.errors import InputError
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.targets.constraints import Constraints
 from maskropolis.targets.constraints.classes import token_set
 from maskropolis.targets.constraints.repeats import NoRepeat

@@ -12,10 +12,10 @@ from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from maskropolis.errors import InputError, ModelError, unknown_name
-from maskropolis.models.conditional_text import TranslationCodec, require_fast
-from maskropolis.models.loading import DTYPES, find_device
+from maskropolis.models.conditional.text import TranslationCodec, require_fast
+from maskropolis.models.huggingface.loading import DTYPES, find_device
+from maskropolis.models.huggingface.quiet import quiet
 from maskropolis.models.protocol import Budget
-from maskropolis.models.quiet import quiet
 from maskropolis.sequences import Sequences
 
 MOST_TOKENS = 512

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError, unknown_name
+from maskropolis.models.forward.rows import Rows, batches
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.models.rows import Rows, batches
 from maskropolis.randomness import draw, pick
 from maskropolis.sequences import Sequences
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maskropolis.errors import InputError
-from maskropolis.models.text import LITERAL_MASK, TextCodec, require_own_masks, shorten
+from maskropolis.models.text.codec import LITERAL_MASK, TextCodec, require_own_masks, shorten
 
 _GAP = re.compile(r"\[MASK(?::([^\]]*))?\]")
 _NEIGHBOURS = 4  # tokens of context that decide whether a space is written

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from maskropolis.decoders.diffusion import Observe, unobserved
+from maskropolis.decoders.diffusion.reverse import Observe, unobserved
 from maskropolis.errors import InputError, unknown_name
-from maskropolis.models.denoiser import Denoiser
+from maskropolis.models.denoising.denoiser import Denoiser
 from maskropolis.randomness import Streams
 from maskropolis.sequences import Sequences
-from maskropolis.targets.denoising import likeliest, mean, nearest
+from maskropolis.targets.diffusion.denoising import likeliest, mean, nearest
 
 DECODES = ("likeliest", "nearest")
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError
+from maskropolis.models.forward.rows import Rows, batches
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.models.rows import Rows, batches
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import free_in_order
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from maskropolis.models.forward.rows import Rows, batches
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.models.rows import Rows, batches
 from maskropolis.randomness import draw
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import free_in_order

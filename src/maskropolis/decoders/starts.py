@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 
 from maskropolis.decoders.constrained import fill_constrained
-from maskropolis.decoders.diffusion import diffuse, stream_source
-from maskropolis.decoders.diffusion_first_hitting import FirstHitting
+from maskropolis.decoders.diffusion.first_hitting import FirstHitting
+from maskropolis.decoders.diffusion.reverse import diffuse, stream_source
 from maskropolis.decoders.fill import FILLS, fill, require_allowed
 from maskropolis.errors import InputError, unknown_name
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
-from maskropolis.models.text import LITERAL_MASK, unknown_tokens
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
+from maskropolis.models.text.codec import LITERAL_MASK, unknown_tokens
 from maskropolis.randomness import START, Streams
 from maskropolis.sequences import Sequences, concatenate
 from maskropolis.targets.energy import Energy

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError
+from maskropolis.models.forward.rows import Rows, batches
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.models.rows import Rows, batches
 from maskropolis.randomness import draw
 from maskropolis.sequences import Sequences
 from maskropolis.targets.schedule import COLDEST, HOTTEST

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from maskropolis.models.context import encode_in_context
-from maskropolis.models.rows import batches, single_mask_rows
+from maskropolis.models.forward.rows import batches, single_mask_rows
+from maskropolis.models.text.context import encode_in_context
 from maskropolis.targets.energy import NORM, RAW
 
 _CHUNK = 256

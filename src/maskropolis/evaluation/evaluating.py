@@ -31,7 +31,7 @@ from maskropolis.records import read_lines
 
 if TYPE_CHECKING:
     from maskropolis.evaluation.energies import TextEnergy
-    from maskropolis.evaluation.judge import Judge, Judgement
+    from maskropolis.evaluation.judging.judge import Judge, Judgement
 
 Observe = Callable[[str, int, int | None], None]
 """Told of work: (what, how much was just done, how much there is in all or None)."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maskropolis.evaluation.diversity import GramCounts, split_words
-from maskropolis.evaluation.judge import Judge, perplexity
+from maskropolis.evaluation.judging.judge import Judge, perplexity
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from maskropolis.chains.run_folder import open_run
 from maskropolis.errors import InputError
 from maskropolis.records import Fields, read_records
+from maskropolis.runs.folder import open_run
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from maskropolis.errors import InputError
 from maskropolis.kernels.base import Info, State, chains_named, describe, register
+from maskropolis.kernels.growing import deleted, inserted, run_ends, run_sizes, run_starts, slot_position, widened
 from maskropolis.kernels.proposal import MaskedProposal, at
-from maskropolis.kernels.runs import deleted, inserted, run_ends, run_sizes, run_starts, slot_position, widened
 from maskropolis.models.protocol import MaskedLM
 from maskropolis.randomness import accept, draw, pick
 from maskropolis.sequences import Sequences

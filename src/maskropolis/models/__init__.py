@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from maskropolis.errors import InputError, ModelError, unknown_name
 
 if TYPE_CHECKING:
-    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+    from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 
 BUNDLED = "storybook"
 
@@ -25,7 +25,7 @@ def load(name: str | Path | None = None, *, token_budget: int | None = None, **o
     trust_remote_code, revision, format, compile). `token_budget` is the number of token positions in one forward pass:
     it changes speed and memory, never a result. Raises `ModelError` in one line for whatever is wrong with the model.
     """
-    from maskropolis.models.huggingface import HuggingFaceMaskedLM
+    from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 
     if token_budget is not None and (not isinstance(token_budget, Integral) or token_budget < 1):
         raise InputError(f"a token budget of {token_budget!r} is out of range; expected a whole number, at least 1")
@@ -34,7 +34,7 @@ def load(name: str | Path | None = None, *, token_budget: int | None = None, **o
     _require_options(options)
     name = str(name) if isinstance(name, Path) else name
     if name is not None and name.startswith("causal:"):
-        from maskropolis.models.causal_as_masked import CausalAsMasked
+        from maskropolis.models.huggingface.causal_as_masked import CausalAsMasked
 
         model: HuggingFaceMaskedLM = CausalAsMasked.named(name.removeprefix("causal:"), **options)
     elif name is not None and name != BUNDLED:
@@ -54,7 +54,7 @@ def opened(model: Any) -> Any:
 
 def _require_options(options: Iterable[str]) -> None:
     """Raises `InputError`, naming the nearest option, for one that `load` does not have."""
-    from maskropolis.models.loading import Options
+    from maskropolis.models.huggingface.loading import Options
 
     for name in options:
         if name not in Options.__dataclass_fields__:

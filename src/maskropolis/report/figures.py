@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from maskropolis.chains.diagnostics import StartDiagnosis
-from maskropolis.chains.histories import History
+from maskropolis.convergence.diagnostics import StartDiagnosis
+from maskropolis.convergence.histories import History
 from maskropolis.report.svg import Axes
 
 _POINTS = 240

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from maskropolis.chains.diagnostics import Diagnosis, StartDiagnosis, diagnose
-from maskropolis.chains.histories import History, RunLike, histories
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.convergence.diagnostics import Diagnosis, StartDiagnosis, diagnose
+from maskropolis.convergence.histories import History, RunLike, histories
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.records import open_output
 from maskropolis.report.figures import figures
 from maskropolis.report.sentences import by_energy, over_time

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from maskropolis.chains.histories import History
+from maskropolis.convergence.histories import History
 from maskropolis.errors import NumericalError
-from maskropolis.models.huggingface import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.sequences import Sequences
 from maskropolis.targets.energy import NORM
 

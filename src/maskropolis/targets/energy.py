@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import unknown_name
+from maskropolis.models.forward.rows import Rows, batches, single_mask_rows
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.models.rows import Rows, batches, single_mask_rows
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import Conditionals
 

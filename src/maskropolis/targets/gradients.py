@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError
-from maskropolis.models.differentiable import ROWS, DifferentiableMaskedLM, is_differentiable
+from maskropolis.models.forward.differentiable import ROWS, DifferentiableMaskedLM, is_differentiable
+from maskropolis.models.forward.rows import gradient_batches, single_mask_rows
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.models.rows import gradient_batches, single_mask_rows
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import Conditionals
 from maskropolis.targets.energy import Energy, Evaluation, MaskedEnergy, Tally

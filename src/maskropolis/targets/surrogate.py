@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError, unknown_name
+from maskropolis.models.forward.rows import Rows, batches
 from maskropolis.models.protocol import MaskedLM
-from maskropolis.models.rows import Rows, batches
 from maskropolis.sequences import Sequences
 from maskropolis.targets.conditionals import free_in_order
 from maskropolis.targets.energy import NORM, Energy, Evaluation, Known

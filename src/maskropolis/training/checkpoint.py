@@ -13,8 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from maskropolis.chains.files import write_with
 from maskropolis.errors import RunError
+from maskropolis.records.files import write_with
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

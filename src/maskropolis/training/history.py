@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from maskropolis.chains.files import write_file
+from maskropolis.records.files import write_file
 from maskropolis.training.checkpoint import disk_error
 
 METRICS = "metrics.jsonl"

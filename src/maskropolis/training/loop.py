@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from maskropolis.errors import InputError, NumericalError, RunError, unknown_name
 from maskropolis.training import checkpoint
-from maskropolis.training.batches import Batches, stream
+from maskropolis.training.data.batches import Batches, stream
+from maskropolis.training.masked.prediction import Predictor, losses, objective_value
 from maskropolis.training.objectives import Objective, Vocabulary
 from maskropolis.training.optimisation import Budget, adamw, rate
-from maskropolis.training.prediction import Predictor, losses, objective_value
 from maskropolis.training.team import Team
 
 PRECISIONS = ("auto", "bf16", "fp32")

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from maskropolis.chains.files import read_json, remove_partial_files, write_json
-from maskropolis.chains.lock import LOCK_NAME, is_locked, locked
 from maskropolis.errors import RunError
+from maskropolis.records.files import read_json, remove_partial_files, write_json
+from maskropolis.runs.lock import LOCK_NAME, is_locked, locked
 from maskropolis.training.checkpoint import disk_error
 
 RECORD = "training.json"

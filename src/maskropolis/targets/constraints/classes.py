@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError, unknown_name
-from maskropolis.models.text import TextCodec
+from maskropolis.models.text.codec import TextCodec
 from maskropolis.sequences import Sequences
 from maskropolis.targets.constraints.words import continuing
 

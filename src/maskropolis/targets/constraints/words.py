@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError
-from maskropolis.models.text import TextCodec
+from maskropolis.models.text.codec import TextCodec
 from maskropolis.sequences import Sequences
 from maskropolis.targets.experts.counting import whole_word
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from maskropolis.errors import InputError, unknown_name
-from maskropolis.models.text import TextCodec
+from maskropolis.models.text.codec import TextCodec
 from maskropolis.targets.experts import Expert
 from maskropolis.targets.experts.counting import Length, keyword, regex
 from maskropolis.targets.experts.function import function

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maskropolis.training.parallel_batches import PairBatch
+from maskropolis.training.parallel.batches import PairBatch
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maskropolis.targets.noise import noise_by_name, unmasking
+from maskropolis.targets.diffusion.noise import noise_by_name, unmasking
 from maskropolis.training.objectives.base import Corrupted, Vocabulary
 from maskropolis.training.objectives.times import hide, spread_times
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maskropolis.targets.noise import noise_by_name
+from maskropolis.targets.diffusion.noise import noise_by_name
 from maskropolis.training.objectives.base import Corrupted, Vocabulary
 from maskropolis.training.objectives.times import hide, spread_times
 
 
 @dataclass(frozen=True)
 class Mdlm:
-    """`noise`: a schedule of `maskropolis.targets.noise`."""
+    """`noise`: a schedule of `maskropolis.targets.diffusion.noise`."""
 
     noise: str = "log-linear"
 
