@@ -29,7 +29,7 @@ from maskropolis.runs.folder import Run, open_run, require_run
 from maskropolis.runs.lock import locked
 from maskropolis.runs.recorder import Recorder
 from maskropolis.runs.recording import run_recorded, threads
-from maskropolis.runs.resuming import clear, discard, last_good, require_free
+from maskropolis.runs.resuming import clear, discard, last_good, require_free, require_trusted
 
 __all__ = [
     "Prepared", "SamplingConfig", "open_run", "prepare", "record", "resume", "run_prepared", "sample", "sample_lines",
@@ -203,14 +203,16 @@ def resume(
     device: str | None = None,
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
+    trust_run_code: bool = False,
     progress: bool | None = None,
 ) -> Run:
     """Go on with the run in the folder `path` to the samples that it would have produced without the interruption.
 
     `steps` is the total number of steps, counted from the start of the run; above the planned number it extends the
     run, also a finished one (τ stays at the last of its schedule). `model` says where the model is now, if it moved:
-    its weights must be those that the run was started with. What needs trust, `allow_pickle` and `trust_remote_code`,
-    is not taken from the folder. Damaged files are repaired by going back to the last good state; `notices` names them.
+    its weights must be those that the run was started with. What needs trust is not taken from the folder:
+    `allow_pickle`, `trust_remote_code`, and `trust_run_code`, without which no function that it names is imported.
+    Damaged files are repaired by going back to the last good state; `notices` names them.
 
     Raises `RunError` if there is no run, another process holds it, or the model changed.
     """
@@ -224,6 +226,7 @@ def resume(
         if made == description["steps"]:
             Recorder(folder, description, checkpoint).mark("finished")
             return open_run(folder)
+        require_trusted(folder, description, trust_run_code)
         opened = _model_of(description, model, device, allow_pickle, trust_remote_code)
         require_same_model(opened, description, folder)
         with threads(description["machine"]["threads"]):

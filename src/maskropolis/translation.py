@@ -103,10 +103,11 @@ def translate(
 def load_translator(name: str, *, beam: int = 5, **options: Any) -> Conditional | AutoregressiveTranslator:
     """The translation model in the folder `name`, conditional or autoregressive (then decoded with `beam`).
 
-    `options` are those of `load_conditional`: device, dtype, separator, length_ratio. Raises `ModelError`.
+    `options` are those of `load_conditional`: device, dtype, separator, length_ratio, trust_remote_code. Raises
+    `ModelError`.
     """
     if is_autoregressive(name):
-        some = {key: value for key, value in options.items() if key in ("device", "dtype")}
+        some = {key: value for key, value in options.items() if key in ("device", "dtype", "trust_remote_code")}
         return load_autoregressive(name, beam, **some)
     return load_conditional(name, **options)
 

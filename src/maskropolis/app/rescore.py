@@ -38,6 +38,7 @@ def rescore(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
     device: model_options.Device = "auto",
     dtype: model_options.Dtype = "float32",
+    trust_remote_code: model_options.TrustRemoteCode = False,
 ) -> None:
     """Rank given translations by their energy, alone or added to the scores that they came with.
 
@@ -61,7 +62,9 @@ def rescore(
     wanted = energy_by_name(energy)
     lists = read_n_best(n_best, _all(source))
     references = _all(reference)
-    opened = load_conditional(model, device=device, dtype=dtype, separator=separator)
+    opened = load_conditional(
+        model, device=device, dtype=dtype, separator=separator, trust_remote_code=trust_remote_code
+    )
     if tune is not None:
         weight = _tuned(opened, wanted, per_token, tune, tune_source, str(tune_reference))
     best: dict[int, str] = {}

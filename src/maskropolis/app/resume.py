@@ -29,6 +29,10 @@ def resume(
     ] = None,
     allow_pickle: options.AllowPickle = False,
     trust_remote_code: options.TrustRemoteCode = False,
+    trust_run_code: Annotated[
+        bool,
+        typer.Option("--trust-run-code", help="Import and call the functions of yours that the run names."),
+    ] = False,
 ) -> None:
     """Go on with a run: its samples are those that it would have produced without the interruption.
 
@@ -45,6 +49,7 @@ def resume(
         device=device,
         allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
+        trust_run_code=trust_run_code,
     )
     if result.status == "finished" and result.steps == before:
         typer.echo(f"the run is finished; --steps with more than {result.steps} extends it", err=True)

@@ -76,6 +76,9 @@ def mlm(
     patience: Annotated[int | None, typer.Option(help="Stop after so many evaluations without progress.")] = None,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run Python code that comes with --init; read it first.")
+    ] = False,
     license: Annotated[str, typer.Option(help="Licence of the model, for its card.")] = "unknown",
     data_note: Annotated[str, typer.Option(help="Source and licence of the text, for the card.")] = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --output.")] = False,

@@ -73,6 +73,7 @@ def translate(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
     device: model_options.Device = "auto",
     dtype: model_options.Dtype = "float32",
+    trust_remote_code: model_options.TrustRemoteCode = False,
     token_budget: model_options.TokenBudget = None,
 ) -> None:
     """Translate sentences, one a line, in order; an empty line stays empty.
@@ -109,6 +110,7 @@ def translate(
     first = next(lines, None)
     as_read = read_as(source, hypotheses, dtype, as_json, detokenise)
     options: dict[str, Any] = {"device": device, "dtype": dtype, "separator": separator, "length_ratio": length_ratio}
+    options["trust_remote_code"] = trust_remote_code
     opened = load_translator(model, beam=beam, **options)
     if token_budget is not None:
         opened.budget.tokens = max(1, token_budget)

@@ -44,6 +44,12 @@ class Steering:
     def __bool__(self) -> bool:
         return bool(self.experts or self.require or self.forbid or self.allow or self.no_repeat)
 
+    @property
+    def code(self) -> tuple[str, ...]:
+        """`module:function` of each of the user's functions that making the energy imports and calls."""
+        named = (Specification.parse(text).code for text in self.experts)
+        return tuple(code for code in named if code is not None)
+
     def energy(self, masked: MaskedEnergy, model: HuggingFaceMaskedLM) -> Energy:
         """The target. Raises `InputError` or `ModelError`."""
         if not self:
@@ -51,7 +57,8 @@ class Steering:
         experts = []
         for text in self.experts:
             wanted = Specification.parse(text)
-            experts.append((wanted.weight, wanted.build(model.codec, model.device)))
+            trust = bool(model.loaded_with.get("trust_remote_code"))
+            experts.append((wanted.weight, wanted.build(model.codec, model.device, trust)))
         return SteeredEnergy(masked, model.codec.decode, tuple(experts), self.constraints(model))
 
     def constraints(self, model: HuggingFaceMaskedLM) -> Constraints:

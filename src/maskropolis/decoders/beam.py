@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM
 
 from maskropolis.errors import InputError, ModelError, unknown_name
 from maskropolis.models.conditional.text import TranslationCodec, require_fast
 from maskropolis.models.huggingface.loading import DTYPES, find_device
+from maskropolis.models.huggingface.pretrained import network_from, own_refusal, tokenizer_from
 from maskropolis.models.huggingface.quiet import quiet
 from maskropolis.models.protocol import Budget
 from maskropolis.sequences import Sequences
@@ -96,7 +97,7 @@ class AutoregressiveTranslator:
 
 
 def load_autoregressive(
-    name: str, beam: int = 5, device: str = "auto", dtype: str = "float32"
+    name: str, beam: int = 5, device: str = "auto", dtype: str = "float32", trust_remote_code: bool = False
 ) -> AutoregressiveTranslator:
     """The encoder–decoder saved in the folder `name`. Raises `ModelError`."""
     if dtype not in DTYPES:
@@ -104,9 +105,14 @@ def load_autoregressive(
     where = find_device(device)
     try:
         with quiet():
-            network: Any = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=DTYPES[dtype], use_safetensors=True)
-            tokenizer = AutoTokenizer.from_pretrained(name)
+            network: Any = network_from(
+                AutoModelForSeq2SeqLM, name, trust=trust_remote_code, dtype=DTYPES[dtype], use_safetensors=True
+            )
+            tokenizer = tokenizer_from(name, trust=trust_remote_code)
     except Exception as error:
+        refused = own_refusal(name, error)
+        if refused is not None:
+            raise refused from None
         raise ModelError(f"cannot load '{name}': {' '.join(str(error).split())[:300]}") from None
     require_fast(tokenizer, name)
     return AutoregressiveTranslator(network.to(where), tokenizer, name, beam)

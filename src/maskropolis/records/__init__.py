@@ -338,17 +338,19 @@ def check_output(path: str, overwrite: bool = False, source: str | None = None) 
     if path == STANDARD:
         return
     target = Path(path)
+    partial = target.with_name(target.name + ".partial")
     if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
         raise InputError(f"the output '{path}' is the input; name another file")
     if target.is_dir():
         raise InputError(f"the output '{path}' is a folder; expected the name of a file")
     if not target.parent.is_dir():
         raise InputError(f"the folder '{target.parent}' does not exist; create it first")
+    if partial.is_symlink():
+        raise InputError(f"'{partial}' is a symbolic link; remove it: nothing is written through one")
     if overwrite:
         return
     if target.exists():
         raise InputError(f"the output '{path}' exists; pass --overwrite to replace it")
-    partial = target.with_name(target.name + ".partial")
     if partial.exists():
         can_go_on = partial.with_name(f"{partial.name}.json").exists()
         how = "go on with it by --resume, or pass --overwrite" if can_go_on else "move it, or pass --overwrite"

@@ -20,8 +20,10 @@ from torch import Tensor
 
 from maskropolis.chains.packing import pack, unpack
 from maskropolis.chains.totals import Totals
+from maskropolis.errors import RunError
 from maskropolis.kernels.base import State
 from maskropolis.records.files import checksum, checksum_of, read_json, write_json, write_with
+from maskropolis.records.inside import inside, is_plain_name, require_no_link, require_regular
 
 FOLDER = "checkpoint"
 _KEPT = 2
@@ -91,13 +93,17 @@ def checkpoints(folder: Path, damaged: list[str]) -> Iterator[Checkpoint]:
 
 def _read(path: Path) -> Checkpoint | None:
     try:
+        require_no_link(path)
+        require_regular(path)
         content = read_json(path)
         if content.pop("sha256") != checksum_of(content):
             return None
         parts = tuple(Part(**part) for part in content.pop("parts"))
+        if not all(is_plain_name(part.file) for part in parts):
+            return None
         totals, chains = Totals(**content.pop("totals")), tuple(content.pop("chains"))
         return Checkpoint(**content, parts=parts, totals=totals, chains=chains)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RunError):
         return None
 
 
@@ -112,12 +118,12 @@ def damage(folder: Path, checkpoint: Checkpoint) -> list[str]:
     """Names of the files of a checkpoint that are missing or changed; empty if it is good."""
     files = [(str(_tensor_file(folder, checkpoint.step).relative_to(folder)), checkpoint.tensors_sha256)]
     files += [(part.file, part.sha256) for part in checkpoint.parts]
-    return [name for name, expected in files if _checksum_or_none(folder / name) != expected]
+    return [name for name, expected in files if _checksum_or_none(folder, name) != expected]
 
 
-def _checksum_or_none(path: Path) -> str | None:
-    with contextlib.suppress(OSError):
-        return checksum(path)
+def _checksum_or_none(folder: Path, name: str) -> str | None:
+    with contextlib.suppress(OSError, RunError):
+        return checksum(inside(folder, name))
     return None
 
 

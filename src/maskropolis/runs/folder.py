@@ -23,6 +23,7 @@ from maskropolis.chains.totals import Totals
 from maskropolis.errors import RunError
 from maskropolis.records import open_records
 from maskropolis.records.files import read_json
+from maskropolis.records.inside import inside, require_own, require_regular
 from maskropolis.runs.checkpoint import FOLDER as CHECKPOINT_FOLDER
 from maskropolis.runs.checkpoint import Checkpoint, Part, checkpoints
 from maskropolis.runs.lock import is_locked
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 RUN_FILE = "run.json"
 SAMPLE_FOLDER, TRACE_FOLDER = "samples", "trace"
+OWN = (RUN_FILE, CHECKPOINT_FOLDER, SAMPLE_FOLDER, TRACE_FOLDER)
+"""What is in a run folder and must be there itself, not a link to elsewhere."""
 FORMAT = 1
 
 
@@ -182,7 +185,8 @@ def open_run(path: str | Path) -> Run:
 
 
 def require_run(folder: Path) -> None:
-    """Raises `RunError` if the folder is not there or holds nothing of a run."""
+    """Raises `RunError` if the folder is not there, holds nothing of a run, or leads out of itself by links."""
+    require_own(folder, OWN)
     if not (folder / RUN_FILE).is_file() and not any((folder / CHECKPOINT_FOLDER).glob("*.json")):
         what = "holds no run (there is no run.json in it)" if folder.is_dir() else "does not exist"
         raise RunError(f"the run folder '{folder}' {what}; start one with `maskropolis sample --out {folder}`")
@@ -192,6 +196,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     """The content of run.json. Raises `RunError` if it is missing, malformed or of another format."""
     require_run(folder)
     file = folder / RUN_FILE
+    require_regular(file)
     try:
         description = read_json(file)
         known = description["format"]
@@ -206,7 +211,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 def _read_part(folder: Path, part: Part) -> pa.Table:
     try:
-        content = (folder / part.file).read_bytes()
+        content = inside(folder, part.file).read_bytes()
     except OSError as error:
         raise _damaged(folder, part, f"cannot be read ({error.strerror})") from None
     if hashlib.sha256(content).hexdigest() != part.sha256:

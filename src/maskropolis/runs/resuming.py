@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from maskropolis.chains.steering import Steering
 from maskropolis.errors import RunError
 from maskropolis.records.files import checksum_of, remove_partial_files
+from maskropolis.records.inside import require_own
 from maskropolis.runs.checkpoint import FOLDER, Checkpoint, checkpoints, damage, discard_after
-from maskropolis.runs.folder import RUN_FILE, SAMPLE_FOLDER, TRACE_FOLDER, read_description
+from maskropolis.runs.folder import OWN, RUN_FILE, SAMPLE_FOLDER, TRACE_FOLDER, read_description
 from maskropolis.runs.lock import LOCK_NAME
 from maskropolis.runs.recorder import CHANGING
 
@@ -67,6 +69,18 @@ def _require_unchanged(folder: Path, description: dict[str, Any], checkpoint: Ch
             )
 
 
+def require_trusted(folder: Path, description: dict[str, Any], trusted: bool) -> None:
+    """Raises `RunError` if going on would import code that the run names, and nobody has said that it may."""
+    config = description.get("config")
+    experts = config.get("experts", ()) if isinstance(config, dict) else ()
+    named = Steering(tuple(experts)).code if isinstance(experts, list | tuple) else ()
+    if named and not trusted:
+        raise RunError(
+            f"the run '{folder}' wants to call the function '{named[0]}' of a module on this machine; "
+            "read it, then pass --trust-run-code (in Python trust_run_code=True) if you trust it"
+        )
+
+
 def discard(folder: Path, checkpoint: Checkpoint | None) -> None:
     """Remove parts and checkpoints that came after `checkpoint` (all of them if None), and partial files."""
     keep = set() if checkpoint is None else {part.file for part in checkpoint.parts}
@@ -87,6 +101,7 @@ def require_free(folder: Path, overwrite: bool) -> None:
         raise RunError(f"the folder '{folder.parent}' does not exist; create it first")
     if not folder.is_dir():
         return
+    require_own(folder, OWN)
     ours = {RUN_FILE, LOCK_NAME, FOLDER, SAMPLE_FOLDER, TRACE_FOLDER, f".{RUN_FILE}.partial"}
     others = sorted(path.name for path in folder.iterdir() if path.name not in ours)
     if (folder / RUN_FILE).exists():
@@ -100,7 +115,11 @@ def require_free(folder: Path, overwrite: bool) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove the run in `folder`, but for the lock and for files that are not a run's. run.json goes first."""
+    """Remove the run in `folder`, but for the lock and for files that are not a run's. run.json goes first.
+
+    Raises `RunError` if a part of it is a link, through which nothing is removed.
+    """
+    require_own(folder, OWN)
     with contextlib.suppress(FileNotFoundError):
         (folder / RUN_FILE).unlink()
     for name in (FOLDER, SAMPLE_FOLDER, TRACE_FOLDER):

@@ -10,6 +10,7 @@ from typing import Any
 
 from maskropolis.errors import RunError
 from maskropolis.records.files import read_json, remove_partial_files, write_json
+from maskropolis.records.inside import require_own
 from maskropolis.runs.lock import LOCK_NAME, is_locked, locked
 from maskropolis.training.checkpoint import disk_error
 
@@ -21,6 +22,8 @@ _WHILE_RUNNING = {"running", "interrupted", "failed"}
 def claimed(folder: Path, resume: bool, overwrite: bool) -> Iterator[Path]:
     """Hold `folder` while training. Raises `RunError` if it is in use, or full and neither flag was given."""
     _refuse_file(folder)
+    if folder.is_dir():
+        require_own(folder, (path.name for path in folder.iterdir()))
     if is_locked(folder):
         raise RunError(f"the folder '{folder}' is in use by a running process; wait for it, or choose another --output")
     present = [path for path in folder.iterdir() if path.name != LOCK_NAME] if folder.is_dir() else []

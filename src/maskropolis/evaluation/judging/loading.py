@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from maskropolis.errors import ModelError, unknown_name
 from maskropolis.models.huggingface.loading import DTYPES, Options, find_device, load
+from maskropolis.models.huggingface.pretrained import network_from, own_refusal, tokenizer_from
 from maskropolis.models.huggingface.quiet import quiet
 
 GGUF = ".gguf"
@@ -37,13 +38,19 @@ def _load_gguf(file: Path, options: Options) -> tuple[Any, Any]:
     if importlib.util.find_spec("gguf") is None:
         raise ModelError(f"reading '{file}' needs the package gguf: pip install 'maskropolis[gguf]'")
     device = find_device(options.device)
-    where = {"pretrained_model_name_or_path": str(file.resolve().parent), "gguf_file": file.name}
+    folder, trust = str(file.resolve().parent), options.trust_remote_code
     try:
         with quiet(), contextlib.redirect_stderr(io.StringIO()):
-            tokenizer = AutoTokenizer.from_pretrained(options.tokenizer) if options.tokenizer else None
-            tokenizer = tokenizer or AutoTokenizer.from_pretrained(**where)
-            model: Any = AutoModelForCausalLM.from_pretrained(**where, dtype=DTYPES[options.dtype])
+            if options.tokenizer:
+                tokenizer = tokenizer_from(options.tokenizer, trust=trust)
+            else:
+                tokenizer = tokenizer_from(folder, trust=trust, gguf_file=file.name)
+            kind = AutoModelForCausalLM
+            model = network_from(kind, folder, trust=trust, gguf_file=file.name, dtype=DTYPES[options.dtype])
     except Exception as error:
+        refused = own_refusal(str(file), error)
+        if refused is not None:
+            raise refused from None
         text = " ".join(str(error).split())[:300] or type(error).__name__
         raise ModelError(f"cannot load '{file}' as a causal language model: {text}") from None
     return model.to(device).eval(), tokenizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoTokenizer, PreTrainedConfig
+from transformers import PreTrainedConfig
 
 from maskropolis.errors import ModelError, unknown_name
 from maskropolis.models.conditional.config import MODEL_TYPE
@@ -14,6 +14,7 @@ from maskropolis.models.conditional.prefix import PrefixConditional
 from maskropolis.models.conditional.text import require_fast
 from maskropolis.models.huggingface.loading import DTYPES, find_device
 from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
+from maskropolis.models.huggingface.pretrained import network_from, own_refusal, tokenizer_from
 from maskropolis.models.huggingface.quiet import quiet
 
 
@@ -42,6 +43,7 @@ def load_conditional(
     dtype: str = "float32",
     separator: str | None = None,
     length_ratio: float = 1.0,
+    trust_remote_code: bool = False,
 ) -> ConditionalMaskedLM | PrefixConditional:
     """The conditional model saved in the folder `name`.
 
@@ -49,9 +51,11 @@ def load_conditional(
     """
     kind = str(saved_config(name).get("model_type", "of no known kind"))
     if kind == MODEL_TYPE:
-        return _encoder_decoder(name, device, dtype)
+        return _encoder_decoder(name, device, dtype, trust_remote_code)
     if separator is not None:
-        plain = HuggingFaceMaskedLM.from_pretrained(name, device=device, dtype=dtype)
+        plain = HuggingFaceMaskedLM.from_pretrained(
+            name, device=device, dtype=dtype, trust_remote_code=trust_remote_code
+        )
         return PrefixConditional(plain, separator, length_ratio)
     raise ModelError(
         f"'{name}' is not a conditional model ({kind}); expected one made by `maskropolis train cmlm`, "
@@ -59,15 +63,18 @@ def load_conditional(
     )
 
 
-def _encoder_decoder(name: str, device: str, dtype: str) -> ConditionalMaskedLM:
+def _encoder_decoder(name: str, device: str, dtype: str, trust: bool) -> ConditionalMaskedLM:
     if dtype not in DTYPES:
         raise unknown_name("dtype", dtype, DTYPES)
     where = find_device(device)
     try:
         with quiet():
-            network: Any = ConditionalNetwork.from_pretrained(name, dtype=DTYPES[dtype], use_safetensors=True)
-            tokenizer = AutoTokenizer.from_pretrained(name)
+            network: Any = network_from(ConditionalNetwork, name, dtype=DTYPES[dtype], use_safetensors=True)
+            tokenizer = tokenizer_from(name, trust=trust)
     except Exception as error:
+        refused = own_refusal(name, error)
+        if refused is not None:
+            raise refused from None
         raise ModelError(f"cannot load '{name}': {' '.join(str(error).split())[:300]}") from None
     require_fast(tokenizer, name)
     highest = max(tokenizer.get_vocab().values(), default=-1)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM
 
 from maskropolis.errors import ModelError, unknown_name
+from maskropolis.models.huggingface.pretrained import config_from, network_from, own_refusal, tokenizer_from
 from maskropolis.models.huggingface.quiet import quiet
 from maskropolis.models.text.smiles import smiles_tokenizer
 
@@ -72,7 +73,7 @@ def _config(name: str, options: Options) -> Any:
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"'{name}' is a folder without config.json; expected a saved transformers model")
     try:
-        return AutoConfig.from_pretrained(name, trust_remote_code=options.trust_remote_code, revision=options.revision)
+        return config_from(name, trust=options.trust_remote_code, revision=options.revision)
     except Exception as error:
         raise _translated(name, error) from None
 
@@ -89,9 +90,7 @@ def _tokenizer(name: str, options: Options) -> Any:
         hint = ", or --tokenizer smiles for chemistry" if (Path(name) / "vocab.txt").is_file() else ""
         raise ModelError(f"the folder '{name}' has no complete tokenizer; name one with --tokenizer DIR_OR_NAME{hint}")
     try:
-        return AutoTokenizer.from_pretrained(
-            where, trust_remote_code=options.trust_remote_code, revision=options.revision
-        )
+        return tokenizer_from(where, trust=options.trust_remote_code, revision=options.revision)
     except Exception as error:
         if Path(where).is_dir() and not _has_tokenizer(Path(where)):
             what = "expected tokenizer.json or the like"
@@ -119,13 +118,13 @@ def _model(name: str, config: Any, options: Options, family: Any) -> Any:
             "pass --allow-pickle to load them (tensors only), or convert them to safetensors"
         )
     try:
-        model, report = family.from_pretrained(
+        model, report = network_from(
+            family,
             name,
             config=config,
             dtype=DTYPES[options.dtype],
             use_safetensors=not pickled,
-            weights_only=True,
-            trust_remote_code=options.trust_remote_code,
+            trust=options.trust_remote_code,
             revision=options.revision,
             output_loading_info=True,
         )
@@ -169,12 +168,11 @@ def pickle_only(name: str) -> bool:
 
 def _translated(name: str, error: Exception, family: Any = AutoModelForMaskedLM) -> ModelError:
     """One line for the many exceptions that transformers raises while loading."""
+    refused = own_refusal(name, error)
+    if refused is not None:
+        return refused
     text = " ".join(str(error).split())
     low = text.lower()
-    if "trust_remote_code" in low:
-        return ModelError(
-            f"'{name}' wants to run code of its own; read it, then pass --trust-remote-code if you trust it"
-        )
     if "weights only load failed" in low:
         return ModelError(
             f"'{name}' has a pickle that holds more than tensors, or is damaged; it was not opened: "

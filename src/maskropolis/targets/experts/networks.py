@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from maskropolis.errors import InputError, ModelError, NumericalError, unknown_name
+from maskropolis.models.huggingface.pretrained import network_from, own_refusal, tokenizer_from
+from maskropolis.models.huggingface.quiet import quiet
 from maskropolis.sequences import Sequences
 from maskropolis.targets.experts import NETWORK
 
@@ -32,24 +34,19 @@ class Network:
     tokenizer: Any
 
     @classmethod
-    def load(cls, folder: str, kind: str, device: torch.device) -> Network:
-        """`kind` is a class of transformers such as `AutoModelForCausalLM`. Weights must be safetensors.
+    def load(cls, folder: str, kind: str, device: torch.device, trust: bool = False) -> Network:
+        """`kind` is a class of transformers such as `AutoModelForCausalLM`. Weights must be safetensors; code that
+        comes with them runs only with `trust`.
 
         Raises `ModelError`, also where weights that the kind needs are missing.
         """
-        import transformers
-
-        verbosity = transformers.logging.get_verbosity()
-        transformers.logging.set_verbosity_error()
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-            model, report = getattr(transformers, kind).from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True
-            )
+            with quiet():
+                tokenizer = tokenizer_from(folder, trust=trust)
+                model, report = network_from(kind, folder, trust=trust, use_safetensors=True, output_loading_info=True)
         except Exception as error:
-            raise ModelError(f"cannot load the expert '{folder}' as {kind}: {str(error)[:200]}") from None
-        finally:
-            transformers.logging.set_verbosity(verbosity)
+            refused = own_refusal(folder, error)
+            raise refused or ModelError(f"cannot load the expert '{folder}' as {kind}: {str(error)[:200]}") from None
         missing = [key for key in sorted(report["missing_keys"]) if "position_ids" not in key and "pooler" not in key]
         if missing:
             raise ModelError(f"'{folder}' is no complete {kind}: weights are missing, e.g. {missing[0]}")
@@ -103,9 +100,9 @@ class Classifier:
     index: int
 
     @classmethod
-    def load(cls, folder: str, label: str, device: torch.device) -> Classifier:
+    def load(cls, folder: str, label: str, device: torch.device, trust: bool = False) -> Classifier:
         """Raises `InputError` with the nearest name for a label that the classifier does not have."""
-        network = Network.load(folder, "AutoModelForSequenceClassification", device)
+        network = Network.load(folder, "AutoModelForSequenceClassification", device, trust)
         labels = {str(name): int(index) for index, name in network.model.config.id2label.items()}
         if len(labels) < 2:
             raise InputError(f"the expert '{folder}' has one output, a regression; expected a classifier of two labels")
@@ -134,8 +131,8 @@ class Causal:
     network: Network
 
     @classmethod
-    def load(cls, folder: str, device: torch.device) -> Causal:
-        network = Network.load(folder, "AutoModelForCausalLM", device)
+    def load(cls, folder: str, device: torch.device, trust: bool = False) -> Causal:
+        network = Network.load(folder, "AutoModelForCausalLM", device, trust)
         return cls(network)
 
     @property
@@ -172,10 +169,10 @@ class Embedding:
     direction: Tensor
 
     @classmethod
-    def load(cls, folder: str, reference: str, device: torch.device) -> Embedding:
+    def load(cls, folder: str, reference: str, device: torch.device, trust: bool = False) -> Embedding:
         if not reference.strip():
             raise InputError("the expert 'embedding' has no reference; expected embedding:DIR:REFERENCE:WEIGHT")
-        network = Network.load(folder, "AutoModel", device)
+        network = Network.load(folder, "AutoModel", device, trust)
         with torch.inference_mode():
             (_, inputs), *_ = network.batches([reference])
             return cls(network, reference, _mean_state(network, inputs)[0])

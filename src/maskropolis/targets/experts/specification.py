@@ -60,13 +60,18 @@ class Specification:
             )
         return cls(kind, about, weight)
 
-    def build(self, codec: TextCodec, device: torch.device) -> Expert:
-        """Load or make it. Raises `InputError` or `ModelError`."""
+    @property
+    def code(self) -> str | None:
+        """`module:function` of the user's code that building it imports, if it does."""
+        return self.about if self.kind == "python" else None
+
+    def build(self, codec: TextCodec, device: torch.device, trust: bool = False) -> Expert:
+        """Load or make it; code that comes with a network runs only with `trust`. Raises `InputError`, `ModelError`."""
         makers: dict[str, Callable[[], Expert]] = {
-            "classifier": lambda: Classifier.load(*self._last(), device),
-            "causal": lambda: Causal.load(self.about, device),
+            "classifier": lambda: Classifier.load(*self._last(), device, trust),
+            "causal": lambda: Causal.load(self.about, device, trust),
             "hamming": lambda: Hamming(self.about, tuple(codec.ids(self.about, "the reference"))),
-            "embedding": lambda: Embedding.load(*self._first(), device),
+            "embedding": lambda: Embedding.load(*self._first(), device, trust),
             "keyword": lambda: keyword(self.about),
             "regex": lambda: regex(self.about),
             "length": lambda: Length(self._count()),

@@ -11,7 +11,7 @@ from maskropolis.training.objectives import Bert, D3pm, GaussianDae, Mdlm, Mixtu
 GAUSSIAN = "gaussian-dae"
 OBJECTIVES = ("bert", "uniform", "mixture", "mdlm", "d3pm", GAUSSIAN)
 _DIFFUSION = ("mdlm", "d3pm")
-_FREE = {"steps", "minutes", "epochs", "patience", "checkpoint_every", "license", "data_note"}
+_FREE = {"steps", "minutes", "epochs", "patience", "checkpoint_every", "license", "data_note", "trust_remote_code"}
 """Options that may differ when a run is resumed."""
 
 
@@ -61,6 +61,7 @@ class Options:
     seed: int = 0
     license: str = "unknown"
     data_note: str = ""
+    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         for name in ("rows", "validation_rows", "vocabulary_size"):

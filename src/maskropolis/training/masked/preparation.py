@@ -68,7 +68,7 @@ def _tokenizer(options: Options, split: Split) -> tuple[Any, Any]:
         longest = max(_POSITIONS, options.length)
         made = vocabulary.learn(split.training, options.vocabulary, options.vocabulary_size, not options.cased, longest)
         return made, None
-    tokenizer = starting.load_tokenizer(options.init)
+    tokenizer = starting.load_tokenizer(options.init, options.trust_remote_code)
     if options.plain_marks:
         tokenizer = pruning.with_plain_marks(tokenizer)
     if options.prune is None:
@@ -100,7 +100,7 @@ def _model(options: Options, tokenizer: Any) -> Any:
         size = options.init.removeprefix(SCRATCH)
         longest = max(_POSITIONS, options.length)
         return scratch.new_model(size, options.shape, tokenizer, longest, options.dropout, options.seed)
-    return starting.load_model(options.init, options.dropout, options.seed)
+    return starting.load_model(options.init, options.dropout, options.seed, options.trust_remote_code)
 
 
 def _condition(options: Options, model: Any, tokenizer: Any, training: Corpus) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM
 
 from maskropolis.errors import InputError, ModelError
 from maskropolis.models import BUNDLED
 from maskropolis.models.huggingface.loading import pickle_only
+from maskropolis.models.huggingface.pretrained import config_from, network_from, own_refusal, tokenizer_from
 from maskropolis.models.huggingface.quiet import quiet
 from maskropolis.models.storybook import storybook_path
 
@@ -24,18 +25,18 @@ def located(name: str) -> str:
     return str(storybook_path()) if name == BUNDLED and not Path(name).exists() else name
 
 
-def load_tokenizer(name: str) -> Any:
+def load_tokenizer(name: str, trust: bool = False) -> Any:
     """The fast tokenizer of a saved model. Raises `ModelError`."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(located(name))
+        tokenizer = tokenizer_from(located(name), trust=trust)
     except Exception as error:
-        raise ModelError(f"no tokenizer for '{name}': {error}") from None
+        raise own_refusal(name, error) or ModelError(f"no tokenizer for '{name}': {error}") from None
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(f"the tokenizer of '{name}' has no tokenizer.json; training needs a fast tokenizer")
     return tokenizer
 
 
-def load_model(name: str, dropout: float = 0.0, seed: int = 0) -> Any:
+def load_model(name: str, dropout: float = 0.0, seed: int = 0, trust: bool = False) -> Any:
     """The masked LM saved under `name`; an encoder without an output layer gets one, random parts drawn from `seed`.
 
     Raises `ModelError`.
@@ -50,9 +51,11 @@ def load_model(name: str, dropout: float = 0.0, seed: int = 0) -> Any:
         )
     with quiet():
         try:
-            config = _with_dropout(AutoConfig.from_pretrained(name), dropout)
-            model, report = AutoModelForMaskedLM.from_pretrained(
+            config = _with_dropout(config_from(name, trust=trust), dropout)
+            model, report = network_from(
+                AutoModelForMaskedLM,
                 name,
+                trust=trust,
                 config=config,
                 dtype=torch.float32,
                 attn_implementation=ATTENTION,
@@ -61,7 +64,9 @@ def load_model(name: str, dropout: float = 0.0, seed: int = 0) -> Any:
             )
         except Exception as error:
             reason = " ".join(str(error).split())[:300]
-            raise ModelError(f"'{name}' is not an encoder to start from: {reason}") from None
+            raise own_refusal(name, error) or ModelError(
+                f"'{name}' is not an encoder to start from: {reason}"
+            ) from None
     missing = set(report["missing_keys"])
     body = [key for key in missing if key.startswith(f"{model.base_model_prefix}.") and "pooler" not in key]
     if body:

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import torch
 from accelerate import PartialState
-from transformers import AutoTokenizer
 
 from maskropolis import __version__
 from maskropolis.errors import RunError
+from maskropolis.models.huggingface.pretrained import tokenizer_from
 from maskropolis.models.huggingface.quiet import quiet
 from maskropolis.records.files import write_file
 from maskropolis.searching.quality import Quality, quality
@@ -100,7 +100,7 @@ def _prepare(options: ParallelOptions, folder: Path) -> _Data:
     if record.get("data", mark) != mark:
         raise RunError(f"the text has changed since the run in '{folder}' began; it cannot go on")
     if (folder / "tokenizer.json").is_file():
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = tokenizer_from(str(folder))
     else:
         both = (text for side in (training.sources, training.targets) for text in side)
         tokenizer = learn_joint(both, options.vocabulary_size, options.lowercase)
