@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -13,8 +14,10 @@ import typer
 
 from maskropolis import __version__
 from maskropolis import app as commands
+from maskropolis.app.commands import Commands
+from maskropolis.terminal import visible
 
-application = typer.Typer(
+application = Commands(
     name="maskropolis",
     help="Masked language models as the probability distributions they implicitly are.",
     no_args_is_help=True,
@@ -56,6 +59,9 @@ def main() -> None:
     """Entry point. Exit codes: 0 done, 2 bad input (one line on standard error), 130 or 143 interrupted."""
     from maskropolis.errors import MaskropolisError, out_of_memory
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what no encoding can write is no reason to end
     try:
         code = application(prog_name="maskropolis", standalone_mode=False)
     except MaskropolisError as error:
@@ -85,7 +91,8 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+    line = "error: " + " ".join(message.split())
+    print(visible(line) if sys.stderr.isatty() else line, file=sys.stderr)
     sys.exit(2)
 
 

@@ -34,7 +34,7 @@ def test_links_and_devices(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").symlink_to("/tmp")
     for name in ("link", "pipe", "folder/x"):
-        with pytest.raises(RunError, match="symbolic link|pipe"):
+        with pytest.raises(RunError, match=r"symbolic link|pipe"):
             inside(tmp_path, name)
 
 

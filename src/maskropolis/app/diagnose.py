@@ -32,11 +32,10 @@ def diagnose(
 
     Statistics by ArviZ, of the energy and of the tokens at each position. Chains of different starts are judged apart.
     """
-    from rich.console import Console
-
     from maskropolis.convergence.diagnostics import diagnose as diagnose_run
     from maskropolis.records import check_output
     from maskropolis.runs.folder import open_run
+    from maskropolis.terminal import new_console
 
     for file in filter(None, (json_file, netcdf)):
         check_output(file, overwrite)
@@ -46,7 +45,7 @@ def diagnose(
         _write_json(json_file, found.to_json(), overwrite)
     if netcdf is not None:
         _write_netcdf(netcdf, opened, len(found.starts), overwrite)
-    console = Console(stderr=json_file == "-", highlight=False, width=None if sys.stdout.isatty() else 100)
+    console = new_console(stderr=json_file == "-", highlight=False, width=None if sys.stdout.isatty() else 100)
     _print(console, found)
 
 

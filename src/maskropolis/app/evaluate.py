@@ -119,10 +119,9 @@ def _judge(name: str, start: str, token_budget: int | None, rest: dict[str, Any]
 
 
 def _write(found: Evaluation, json_file: str | None, markdown: str | None, overwrite: bool) -> None:
-    from rich.console import Console
-
     from maskropolis.evaluation.tables import notes, to_markdown, to_rich
     from maskropolis.records import open_output
+    from maskropolis.terminal import new_console
 
     if json_file is not None:
         with open_output(json_file, overwrite) as stream:
@@ -133,7 +132,7 @@ def _write(found: Evaluation, json_file: str | None, markdown: str | None, overw
             stream.write(to_markdown(found).encode("utf-8", "backslashreplace"))
     to_stderr = "-" in (json_file, markdown)
     width = None if (sys.stderr if to_stderr else sys.stdout).isatty() else 60 + 30 * len(found.results)
-    console = Console(stderr=to_stderr, highlight=False, width=width)
+    console = new_console(stderr=to_stderr, highlight=False, width=width)
     console.print(to_rich(found))
     for note in notes(found):
         console.print(f"note: {note}", markup=False)
@@ -146,11 +145,12 @@ def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
     if not sys.stderr.isatty():
         yield lambda what, done, total: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from maskropolis.terminal import new_console
+
     columns = (TextColumn("{task.description} {task.completed:,.0f}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, TimeRemainingColumn(), console=new_console(stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
         def observe(what: str, done: int, total: int | None) -> None:

@@ -143,8 +143,9 @@ def _lines(offset_from: str | None) -> list[str]:
 
 def _show(filling: Filling) -> None:
     """Score and text, the fillings highlighted on a terminal."""
-    from rich.console import Console
     from rich.text import Text
+
+    from maskropolis.terminal import new_console
 
     if not sys.stdout.isatty():
         typer.echo(f"{filling.score:9.3f}  {filling.text}")
@@ -152,7 +153,7 @@ def _show(filling: Filling) -> None:
     line = Text(filling.text)
     for span in filling.spans:
         line.stylize("bold green", span.start, span.stop)
-    Console(highlight=False).print(Text.assemble((f"{filling.score:9.3f}  ", "dim"), line))
+    new_console(highlight=False).print(Text.assemble((f"{filling.score:9.3f}  ", "dim"), line))
 
 
 def _report(result: Any) -> None:

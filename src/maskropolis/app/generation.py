@@ -66,9 +66,10 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda made, total: None
         return
-    from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    from maskropolis.terminal import new_console
+
+    with Progress(console=new_console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda made, total: bar.update(task, completed=made, total=total)

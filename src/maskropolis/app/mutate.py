@@ -230,9 +230,10 @@ def _positions(
 
 
 def _table(rows: list[dict[str, Any]], most: int) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from maskropolis.terminal import new_console
 
     columns = [name for name in rows[0] if name != "line" or len({row["line"] for row in rows}) > 1]
     table = Table(box=None, pad_edge=False)
@@ -241,7 +242,7 @@ def _table(rows: list[dict[str, Any]], most: int) -> None:
     for row in rows[:most]:
         values = (row[name] for name in columns)
         table.add_row(*(Text(f"{value:.3f}" if isinstance(value, float) else str(value)) for value in values))
-    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
+    new_console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
     if len(rows) > most:
         print(f"{most} of {len(rows)} shown, highest first; -o FILE.csv writes all", file=sys.stderr)
 
@@ -278,9 +279,10 @@ def _progress(rows: int | None) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty():
         yield lambda count: None
         return
-    from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    from maskropolis.terminal import new_console
+
+    with Progress(console=new_console(stderr=True), transient=True) as bar:
         task = bar.add_task("model rows", total=rows)
         yield lambda count: bar.advance(task, count)

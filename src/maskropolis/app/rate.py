@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from maskropolis.app.commands import Commands
 from maskropolis.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from maskropolis.evaluation.rating.agreement import Ratings
     from maskropolis.evaluation.rating.blinding import Question
 
-group = typer.Typer(
+group = Commands(
     help="Human ratings: blinded sheets out (export), answers in (import).", no_args_is_help=True, rich_markup_mode=None
 )
 
@@ -118,10 +119,10 @@ def import_(
 
 
 def _print(found: Ratings, raters: int, to_stderr: bool) -> None:
-    from rich.console import Console
+    from maskropolis.terminal import new_console
 
     width = None if (sys.stderr if to_stderr else sys.stdout).isatty() else 120
-    console = Console(stderr=to_stderr, highlight=False, width=width)
+    console = new_console(stderr=to_stderr, highlight=False, width=width)
     console.print(_means(found))
     console.print()
     console.print(_comparisons(found))

@@ -200,10 +200,11 @@ def _progress(output: str) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty() or (output == "-" and sys.stdout.isatty()):
         yield lambda rows: None
         return
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from maskropolis.terminal import new_console
+
     columns = (SpinnerColumn(), TextColumn("scoring  {task.completed:.0f} rows  {task.speed:.0f} rows/s"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, TimeElapsedColumn(), console=new_console(stderr=True), transient=True) as bar:
         task = bar.add_task("scoring", total=None)
         yield lambda rows: bar.advance(task, rows)

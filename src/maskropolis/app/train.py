@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-train = typer.Typer(help="Train or fine-tune masked language models.", no_args_is_help=True, rich_markup_mode=None)
+from maskropolis.app.commands import Commands
+
+train = Commands(help="Train or fine-tune masked language models.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def register(application: typer.Typer) -> None:

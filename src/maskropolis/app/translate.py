@@ -259,11 +259,12 @@ def _progress(output: str, done: int) -> Iterator[Callable[[Work, float], None]]
     if not sys.stderr.isatty() or (output == "-" and sys.stdout.isatty()):
         yield lambda work, seconds: None
         return
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from maskropolis.terminal import new_console
+
     columns = (SpinnerColumn(), TextColumn("translating  {task.fields[report]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=new_console(stderr=True), transient=True) as bar:
         task = bar.add_task("translating", total=None, report=f"{done} sentences")
 
         def show(work: Work, seconds: float) -> None:

@@ -55,15 +55,15 @@ def verify(
     one joint distribution.
     """
     import torch
-    from rich.console import Console
 
     from maskropolis.proof.certificate import certify_all
     from maskropolis.proof.situations import real_situation, tabular_situations
     from maskropolis.records import check_output
+    from maskropolis.terminal import new_console
 
     if json_file is not None:
         check_output(json_file, overwrite)
-    console = Console(stderr=json_file == "-", highlight=False, width=None if sys.stdout.isatty() else 110)
+    console = new_console(stderr=json_file == "-", highlight=False, width=None if sys.stdout.isatty() else 110)
     situations = list(tabular_situations())
     if not tables_only:
         opened = options.open_model(

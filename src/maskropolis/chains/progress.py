@@ -20,9 +20,10 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self._on:
-            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
+
+            from maskropolis.terminal import new_console
 
             self._bar = Bar(
                 TextColumn(self._what),
@@ -30,7 +31,7 @@ class Progress:
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[report]}"),
                 TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=new_console(stderr=True),
                 transient=True,
             )
             self._task = self._bar.add_task(self._what, total=self._steps, report="")

@@ -8,6 +8,7 @@ from html import escape
 
 from maskropolis.mutation import MutantScore
 from maskropolis.records import open_output
+from maskropolis.terminal import visible
 
 
 def write_heatmap(path: str, scores: Sequence[MutantScore], method: str, overwrite: bool = False) -> None:
@@ -24,11 +25,16 @@ def write_heatmap(path: str, scores: Sequence[MutantScore], method: str, overwri
         cells[row[score.substitutes[0]]][column[score.positions[0]]] = value if math.isfinite(value) else None
     figure = go.Figure(
         go.Heatmap(
-            z=cells, x=[f"{escape(columns[p])}{p}" for p in positions], y=[escape(name) for name in names],
+            z=cells, x=[f"{_shown(columns[p])}{p}" for p in positions], y=[_shown(name) for name in names],
             colorscale="RdBu", zmid=0, colorbar={"title": "nats"}, hovertemplate="%{x}%{y}: %{z:.3f}<extra></extra>",
         )
     )  # fmt: skip
     title = f"{method} of {scores[0].record.other.get('name') or scores[0].record.where}"
-    figure.update_layout(title=escape(title), xaxis_title="position", yaxis_title="substitute", template="plotly_white")
+    figure.update_layout(title=_shown(title), xaxis_title="position", yaxis_title="substitute", template="plotly_white")
     with open_output(path, overwrite) as stream:
         stream.write(figure.to_html(full_html=True, include_plotlyjs=True).encode())
+
+
+def _shown(text: str) -> str:
+    """Escaped for a page, control characters made visible."""
+    return escape(visible(text))

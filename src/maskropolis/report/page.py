@@ -11,6 +11,7 @@ from maskropolis.models.huggingface.masked_lm import HuggingFaceMaskedLM
 from maskropolis.records import open_output
 from maskropolis.report.figures import figures
 from maskropolis.report.sentences import by_energy, over_time
+from maskropolis.terminal import shown
 
 
 def write_report(
@@ -27,7 +28,11 @@ def render(run: RunLike, model: HuggingFaceMaskedLM | None = None, note: str = "
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("maskropolis", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("maskropolis", "report"),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     found = diagnose(run)
     unit = "nats" if run.config.get("energy", "norm") == "norm" else "logits"

@@ -12,6 +12,8 @@ from html import escape
 
 from markupsafe import Markup
 
+from maskropolis.terminal import visible
+
 WIDTH, HEIGHT = 480, 240
 LEFT, RIGHT, TOP, BOTTOM = 58, 18, 10, 42
 COLOURS = 8
@@ -43,7 +45,7 @@ class Axes:
         pairs = zip(xs, ys, strict=True)
         points = [self.at(x, y) for x, y in pairs if math.isfinite(x) and math.isfinite(y)]
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        tip = f"<title>{escape(label)}</title>" if label else ""
+        tip = f"<title>{_shown(label)}</title>" if label else ""
         self._body.append(f'<polyline class="line c{colour % COLOURS}" points="{joined}">{tip}</polyline>')
 
     def bar(self, left: float, right: float, height: float, label: str) -> None:
@@ -52,7 +54,7 @@ class Axes:
         x1, y1 = self.at(right, self.y[0])
         self._body.append(
             f'<rect class="bar" x="{x0:.1f}" y="{y0:.1f}" width="{max(0.5, x1 - x0 - 1):.1f}" '
-            f'height="{max(0.0, y1 - y0):.1f}"><title>{escape(label)}</title></rect>'
+            f'height="{max(0.0, y1 - y0):.1f}"><title>{_shown(label)}</title></rect>'
         )
 
     def stem(self, x: float, y: float, label: str) -> None:
@@ -60,7 +62,7 @@ class Axes:
         (x0, y0), (_, y1) = self.at(x, 0), self.at(x, y)
         self._body.append(
             f'<line class="stem" x1="{x0:.1f}" y1="{y0:.1f}" x2="{x0:.1f}" y2="{y1:.1f}">'
-            f"<title>{escape(label)}</title></line>"
+            f"<title>{_shown(label)}</title></line>"
         )
 
     def shade(self, left: float, right: float, label: str) -> None:
@@ -68,18 +70,18 @@ class Axes:
         (x0, _), (x1, _) = self.at(left, self.y[0]), self.at(right, self.y[0])
         self._body.append(
             f'<rect class="band" x="{x0:.1f}" y="{TOP}" width="{x1 - x0:.1f}" height="{HEIGHT - TOP - BOTTOM}">'
-            f"<title>{escape(label)}</title></rect>"
+            f"<title>{_shown(label)}</title></rect>"
         )
 
     def svg(self) -> Markup:
         """The figure."""
         parts = [
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(self.title)}">',
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_shown(self.title)}">',
             *self._grid(),
             *self._body,
-            f'<text class="name" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}">{escape(self.names[0])}</text>',
+            f'<text class="name" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}">{_shown(self.names[0])}</text>',
             f'<text class="name" transform="translate(13 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)">'
-            f"{escape(self.names[1])}</text>",
+            f"{_shown(self.names[1])}</text>",
             "</svg>",
         ]
         return Markup("".join(parts))
@@ -119,3 +121,8 @@ def _short(value: float) -> str:
     if abs(value) >= 10000:
         return f"{value / 1000:g}k"
     return f"{value:g}"
+
+
+def _shown(text: str) -> str:
+    """Escaped for a page, control characters made visible."""
+    return escape(visible(text))

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from maskropolis.terminal import new_console
 from maskropolis.training.history import History
 from maskropolis.training.loop import Progress
 
@@ -83,7 +83,7 @@ def display(history: History) -> Iterator[Display]:
         yield Display(history)
         return
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=new_console(stderr=True)) as bar:
         yield Display(history, bar)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from maskropolis.errors import InputError
 from maskropolis.evaluation.rating.blinding import Design
+from maskropolis.terminal import shown
 
 KEY_FILE, SHEET_FOLDER = "key.json", "sheets"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -58,6 +59,7 @@ def to_html(study: Design, rater: int) -> str:
     environment = Environment(
         loader=PackageLoader("maskropolis", "evaluation/rating"),
         autoescape=True,
+        finalize=shown,
         undefined=StrictUndefined,
         trim_blocks=True,
     )

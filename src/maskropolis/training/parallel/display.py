@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from maskropolis.terminal import new_console
 from maskropolis.training.display import Display
 from maskropolis.training.history import History
 from maskropolis.training.loop import Progress
@@ -32,5 +32,5 @@ def parallel_display(history: History) -> Iterator[ParallelDisplay]:
         yield ParallelDisplay(history)
         return
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=new_console(stderr=True)) as bar:
         yield ParallelDisplay(history, bar)
