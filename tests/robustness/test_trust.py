@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import sys
@@ -11,11 +10,10 @@ from typing import Any
 
 import pytest
 import tiny
+from hostile import MARKER, command, refused
 
 import maskropolis
-from maskropolis import cli
 
-MARKER = "it_ran"
 CODE = f"""
 import pathlib
 pathlib.Path({MARKER!r}).touch()
@@ -27,27 +25,6 @@ class Model(BertForMaskedLM):
 class Words(BertTokenizerFast):
     pass
 """
-
-
-def command(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> tuple[int, str]:
-    """(exit code, standard error) of the command line, with yes on standard input and nobody asked."""
-    answers = io.TextIOWrapper(io.BytesIO(b"y\n" * 50))
-    monkeypatch.setattr(sys, "stdin", answers)
-    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a prompt was reached"))
-    monkeypatch.setattr(sys, "argv", ["maskropolis", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    return int(stop.value.code or 0), capsys.readouterr().err
-
-
-def refused(outcome: tuple[int, str], *words: str) -> None:
-    code, err = outcome
-    lines = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert code == 2 and len(lines) == 1, err
-    assert "Traceback" not in err
-    for word in words:
-        assert word in lines[0]
-    assert not Path(MARKER).exists()
 
 
 @pytest.fixture(params=["network", "attention"])

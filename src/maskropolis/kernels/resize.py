@@ -201,7 +201,7 @@ def gap_bounds(gaps: str) -> list[tuple[int, int]]:
     found = []
     for part in filter(None, gaps.split("/")):
         low, dash, high = part.partition("-")
-        if not (low.isdigit() and (high.isdigit() if dash else True)):
+        if not (low.isdecimal() and (high.isdecimal() if dash else True)):
             raise InputError(f"the gap '{part}' is malformed; expected numbers of tokens such as 2-4, or 3")
         bounds = int(low), int(high) if dash else int(low)
         if not 1 <= bounds[0] <= bounds[1]:

@@ -140,4 +140,4 @@ def discard_after(folder: Path, step: int) -> None:
 def _steps(folder: Path) -> list[int]:
     """Steps that have a JSON file, latest first."""
     names = [path.stem for path in (folder / FOLDER).glob("*.json")]
-    return sorted((int(name) for name in names if name.isdigit()), reverse=True)
+    return sorted((int(name) for name in names if name.isdecimal()), reverse=True)

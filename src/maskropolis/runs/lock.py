@@ -24,7 +24,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         if not _acquire(handle):
             holder = os.read(handle, 32).decode(errors="replace").strip()
-            who = f"process {holder}" if holder.isdigit() else "another process"
+            who = f"process {holder}" if holder.isdecimal() else "another process"
             raise RunError(f"the run '{folder}' is in use by {who}; wait for it, or stop it first")
         os.truncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)

@@ -73,7 +73,7 @@ def _source(number: int, given: str | None, sources: Sequence[str] | None, where
 
 def _of_moses(text: str, where: str) -> Iterator[tuple[int, str | None, Scored]]:
     parts = [part.strip() for part in text.split(MARK)]
-    if len(parts) < 2 or not parts[0].isdigit():
+    if len(parts) < 2 or not parts[0].isdecimal():
         raise InputError(f"{where} is no n-best line; expected 'number {MARK} text {MARK} … {MARK} score'")
     try:
         score = float(parts[-1]) if len(parts) > 2 else None

@@ -104,6 +104,6 @@ def surrogate_by_name(name: str) -> Surrogate:
     if name == "unmasked":
         return UNMASKED
     kind, _, count = name.partition("/")
-    if kind == "grouped" and (count or "2").isdigit() and int(count or "2") > 0:
+    if kind == "grouped" and (count or "2").isdecimal() and int(count or "2") > 0:
         return Surrogate(int(count or "2"))
     raise unknown_name("surrogate", name, ("unmasked", "grouped/2", "grouped/3", "grouped/4"))

@@ -49,8 +49,9 @@ def keyword(word: str) -> Pattern:
 def regex(expression: str) -> Pattern:
     try:
         return Pattern(f"regex:{expression}", re.compile(expression))
-    except re.error as error:
-        raise InputError(f"the regular expression {expression!r} is malformed: {error}") from None
+    except (re.error, RecursionError, OverflowError) as error:
+        why = str(error) if isinstance(error, re.error) else "it is nested too deep, or counts too far"
+        raise InputError(f"the regular expression {expression[:60]!r} is malformed: {why}") from None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Function:
     def energy(self, sequences: Sequences, texts: Sequence[str]) -> Tensor:
         try:
             found = torch.as_tensor(self.call(list(texts)), dtype=torch.float64)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(f"the expert '{self.name}' failed: {type(error).__name__}: {error}") from None
         if found.shape != (len(texts),):
             raise InputError(
@@ -48,14 +48,19 @@ class Function:
 
 
 def function(module: str, name: str) -> Function:
-    """The function `name` of a module, of an installed one or a file in the current folder. Raises `InputError`."""
+    """The function `name` of a module, of an installed one or a file in the current folder.
+
+    Raises `InputError`, whatever the module does when it is imported.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, ValueError, AttributeError) as error:
+    except (ImportError, AttributeError) as error:
         raise InputError(f"cannot import '{name}' from '{module}': {error}") from None
+    except (Exception, SystemExit) as error:
+        raise InputError(f"cannot import '{name}' from '{module}': {type(error).__name__}: {error}") from None
     if not callable(found):
         raise InputError(f"'{module}:{name}' is of type {type(found).__name__}; expected a function of a list of texts")
     return Function(f"python:{module}:{name}", found)

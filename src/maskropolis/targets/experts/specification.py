@@ -28,6 +28,8 @@ FORMS = {
     "smiles-validity": "smiles-validity:WEIGHT",
     "python": "python:MODULE:FUNCTION:WEIGHT",
 }
+_DIGITS = 9
+"""Most digits of a number of words."""
 _ONLY_ATTRACT = ("classifier", "causal", "length", "smiles-validity")
 
 
@@ -94,6 +96,8 @@ class Specification:
         return before, after
 
     def _count(self) -> int:
-        if not self.about.isdigit() or int(self.about) < 1:
-            raise InputError(f"the expert 'length:{self.about}' is malformed; expected a number of words, at least 1")
+        if not (self.about.isdecimal() and len(self.about) <= _DIGITS and int(self.about) >= 1):
+            raise InputError(
+                f"the expert 'length:{self.about[:40]}' is malformed; expected a number of words, at least 1"
+            )
         return int(self.about)

@@ -25,7 +25,7 @@ def read_dictionary(path: Path) -> list[str]:
     symbols = list(SPECIAL)
     for number, line in read_lines(str(path)):
         symbol, _, count = line.rpartition(" ")
-        if not symbol or not count.isdigit():
+        if not symbol or not count.isdecimal():
             raise InputError(f"{path}, line {number} is no dictionary entry; expected 'symbol count'")
         symbols.append(symbol)
     return symbols
